@@ -1,0 +1,700 @@
+"""The typed schema of the whole configuration, its range checks and its error messages. No TensorFlow, no MLflow.
+
+The defaults stand in `conf/`, once; here every field is open (`MISSING`).
+
+`validate` turns what Hydra composed into a `Config`: every interpolation resolved, every key known, every value of its
+type and in its range, every path absolute. Nothing else in the program looks at an unchecked value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import os
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+from omegaconf import MISSING, DictConfig, OmegaConf, SCMode
+from omegaconf.errors import OmegaConfBaseException
+
+from slimexp.errors import UserError
+
+__all__ = ["CONFIG_DIR", "Config", "flatten", "nearest", "unknown_key", "validate"]
+
+_PACKAGE = Path(__file__).resolve().parent
+# In a wheel `conf/` lies inside the package, in a checkout beside it. Hydra needs an absolute path under `python -m`.
+CONFIG_DIR = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
+
+
+class Task(enum.Enum):
+    """One class an image, or each label on its own."""
+
+    single = "single"
+    multi = "multi"
+
+
+class LossName(enum.Enum):
+    """`auto` takes softmax for single-label datasets and sigmoid for multi-label ones."""
+
+    auto = "auto"
+    softmax = "softmax"
+    sigmoid = "sigmoid"
+
+
+class Resume(enum.Enum):
+    """What to do with checkpoints found in `run_dir`."""
+
+    auto = "auto"
+    never = "never"
+    must = "must"
+
+
+class Backend(enum.Enum):
+    """Where runs are recorded besides their own folder."""
+
+    mlflow = "mlflow"
+    none = "none"
+
+
+class OnError(enum.Enum):
+    """What an unreachable tracking server means at the start."""
+
+    offline = "offline"
+    fail = "fail"
+
+
+class Color(enum.Enum):
+    """How much Inception preprocessing distorts colour while training."""
+
+    none = "none"
+    fast = "fast"
+    full = "full"
+
+
+def _require(ok: bool, key: str, value: object, rule: str) -> None:
+    if not ok:
+        raise UserError(f"{key}={_show(value)}: {rule}")
+
+
+def _show(value: object) -> str:
+    return value.value if isinstance(value, enum.Enum) else str(value)
+
+
+def _at_least(owner: object, prefix: str, least: float, *names: str) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None:
+            _require(value >= least, f"{prefix}.{name}", value, f"must be {least:g} or more.")
+
+
+def _fraction(owner: object, prefix: str, *names: str, zero: bool = False, one: bool = False) -> None:
+    low, high = "[" if zero else "(", "]" if one else ")"
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None:
+            ok = (value >= 0 if zero else value > 0) and (value <= 1 if one else value < 1)
+            _require(ok, f"{prefix}.{name}", value, f"must lie in {low}0, 1{high}.")
+
+
+def _path() -> Any:
+    """Declares a path: relative ones count from the folder the user started in."""
+    return dataclasses.field(default=MISSING, metadata={"path": True})
+
+
+# --- job -------------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass
+class JobConfig:
+    name: str = MISSING
+    _target_: str = MISSING
+
+
+# --- dataset: one schema an option, known by its builder ---------------------------------------------------------------
+@dataclasses.dataclass
+class DigitsConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    cache_dir: Optional[str] = _path()
+    check_files: bool = MISSING
+    flip: bool = MISSING
+
+
+@dataclasses.dataclass
+class ListFileConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    train_list: str = _path()
+    eval_list: Optional[str] = _path()
+    image_dir: Optional[str] = _path()
+    num_classes: Optional[int] = MISSING
+    class_names: Any = MISSING
+    task: Task = MISSING
+    labels_offset: int = MISSING
+    check_files: bool = MISSING
+    flip: bool = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "dataset", 1, "num_classes")
+        _at_least(self, "dataset", 0, "labels_offset")
+        _require(
+            self.class_names is None or isinstance(self.class_names, (str, list)),
+            "dataset.class_names",
+            self.class_names,
+            "must be a list of names, or a text file with one name a line.",
+        )
+
+
+@dataclasses.dataclass
+class ImageFolderConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    root: str = _path()
+    train_dir: Optional[str] = MISSING
+    eval_dir: Optional[str] = MISSING
+    eval_fraction: float = MISSING
+    check_files: bool = MISSING
+    flip: bool = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "dataset", "eval_fraction", zero=True)
+
+
+# --- model, preprocessing -----------------------------------------------------------------------------------------------
+@dataclasses.dataclass
+class ModelConfig:
+    name: str = MISSING
+    network: dict[str, Any] = MISSING
+    preprocessing: Optional[str] = MISSING
+    image_size: Optional[int] = MISSING
+    weight_decay: float = MISSING
+    dropout_keep_prob: Optional[float] = MISSING
+    batch_norm_decay: Optional[float] = MISSING
+
+    def __post_init__(self) -> None:
+        _require(
+            isinstance(self.network.get("_target_"), str),
+            "model.network._target_",
+            self.network.get("_target_"),
+            "must name a network function, e.g. slimexp.nets.vgg.vgg_16.",
+        )
+        _at_least(self, "model", 1, "image_size")
+        _at_least(self, "model", 0, "weight_decay")
+        _fraction(self, "model", "dropout_keep_prob", one=True)
+        _fraction(self, "model", "batch_norm_decay", zero=True)
+
+
+@dataclasses.dataclass
+class VggPreprocessingConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    resize_side_min: int = MISSING
+    resize_side_max: int = MISSING
+    eval_resize_side: int = MISSING
+    flip: bool = MISSING
+    means: list[float] = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "preprocessing", 1, "resize_side_min", "resize_side_max", "eval_resize_side")
+        _require(
+            self.resize_side_max >= self.resize_side_min,
+            "preprocessing.resize_side_max",
+            self.resize_side_max,
+            f"must not be below preprocessing.resize_side_min={self.resize_side_min}.",
+        )
+        _require(len(self.means) == 3, "preprocessing.means", self.means, "must be three numbers: R, G, B.")
+
+
+@dataclasses.dataclass
+class InceptionPreprocessingConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    area_min: float = MISSING
+    area_max: float = MISSING
+    ratio_min: float = MISSING
+    ratio_max: float = MISSING
+    flip: bool = MISSING
+    color: Color = MISSING
+    central_fraction: float = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "preprocessing", "area_min", "area_max", "central_fraction", one=True)
+        _at_least(self, "preprocessing", 1e-3, "ratio_min", "ratio_max")
+        for what in ("area", "ratio"):
+            low, high = getattr(self, f"{what}_min"), getattr(self, f"{what}_max")
+            rule = f"must not be below preprocessing.{what}_min={low}."
+            _require(high >= low, f"preprocessing.{what}_max", high, rule)
+
+
+@dataclasses.dataclass
+class LenetPreprocessingConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+
+
+@dataclasses.dataclass
+class CifarnetPreprocessingConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    padding: int = MISSING
+    flip: bool = MISSING
+    brightness: float = MISSING
+    contrast_min: float = MISSING
+    contrast_max: float = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "preprocessing", 0, "padding", "brightness", "contrast_min")
+        rule = f"must not be below preprocessing.contrast_min={self.contrast_min}."
+        _require(self.contrast_max >= self.contrast_min, "preprocessing.contrast_max", self.contrast_max, rule)
+
+
+@dataclasses.dataclass
+class PlainPreprocessingConfig:
+    _target_: str = MISSING
+    name: str = MISSING
+    mean: float = MISSING
+    scale: float = MISSING
+
+    def __post_init__(self) -> None:
+        _require(self.scale != 0, "preprocessing.scale", self.scale, "must not be 0: pixels are divided by it.")
+
+
+# --- optimizer, learning rate, loss ------------------------------------------------------------------------------------
+@dataclasses.dataclass
+class OptimizerConfig:
+    """What every optimizer has in common; `name` is for run names and tables."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+
+
+@dataclasses.dataclass
+class MomentumConfig(OptimizerConfig):
+    momentum: float = MISSING
+    use_nesterov: bool = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "optimizer", "momentum", zero=True)
+
+
+@dataclasses.dataclass
+class RMSPropConfig(OptimizerConfig):
+    decay: float = MISSING
+    momentum: float = MISSING
+    epsilon: float = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "optimizer", "decay", "momentum", zero=True)
+        _at_least(self, "optimizer", 0, "epsilon")
+
+
+@dataclasses.dataclass
+class AdamConfig(OptimizerConfig):
+    beta1: float = MISSING
+    beta2: float = MISSING
+    epsilon: float = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "optimizer", "beta1", "beta2", zero=True)
+        _at_least(self, "optimizer", 0, "epsilon")
+
+
+@dataclasses.dataclass
+class AdagradConfig(OptimizerConfig):
+    initial_accumulator_value: float = MISSING
+
+    def __post_init__(self) -> None:
+        value = self.initial_accumulator_value
+        _require(value > 0, "optimizer.initial_accumulator_value", value, "must be above 0.")
+
+
+@dataclasses.dataclass
+class AdadeltaConfig(OptimizerConfig):
+    rho: float = MISSING
+    epsilon: float = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "optimizer", "rho", zero=True)
+        _at_least(self, "optimizer", 0, "epsilon")
+
+
+@dataclasses.dataclass
+class FtrlConfig(OptimizerConfig):
+    learning_rate_power: float = MISSING
+    initial_accumulator_value: float = MISSING
+    l1: float = MISSING
+    l2: float = MISSING
+
+    def __post_init__(self) -> None:
+        value = self.learning_rate_power
+        _require(value <= 0, "optimizer.learning_rate_power", value, "must be 0 or less.")
+        _at_least(self, "optimizer", 0, "initial_accumulator_value", "l1", "l2")
+
+
+@dataclasses.dataclass
+class ScheduleConfig:
+    """What every learning-rate schedule has in common."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+    initial: float = MISSING
+    warmup_steps: int = MISSING
+
+    def __post_init__(self) -> None:
+        _require(self.initial > 0, "learning_rate.initial", self.initial, "must be above 0.")
+        _at_least(self, "learning_rate", 0, "warmup_steps")
+
+
+@dataclasses.dataclass
+class ExponentialConfig(ScheduleConfig):
+    decay_factor: float = MISSING
+    epochs_per_decay: float = MISSING
+    staircase: bool = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _fraction(self, "learning_rate", "decay_factor", one=True)
+        value = self.epochs_per_decay
+        _require(value > 0, "learning_rate.epochs_per_decay", value, "must be above 0.")
+
+
+@dataclasses.dataclass
+class PolynomialConfig(ScheduleConfig):
+    end: float = MISSING
+    power: float = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self, "learning_rate", 0, "end")
+        _require(self.power > 0, "learning_rate.power", self.power, "must be above 0.")
+
+
+@dataclasses.dataclass
+class CosineConfig(ScheduleConfig):
+    end: float = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = f"must lie between 0 and learning_rate.initial={self.initial}."
+        _require(0 <= self.end <= self.initial, "learning_rate.end", self.end, rule)
+
+
+@dataclasses.dataclass
+class PiecewiseConfig(ScheduleConfig):
+    decay_factor: float = MISSING
+    boundaries_epochs: list[float] = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _fraction(self, "learning_rate", "decay_factor", one=True)
+        values = self.boundaries_epochs
+        ok = bool(values) and values[0] > 0 and all(a < b for a, b in zip(values, values[1:], strict=False))
+        _require(ok, "learning_rate.boundaries_epochs", values, "must be rising numbers of epochs above 0.")
+
+
+@dataclasses.dataclass
+class LossConfig:
+    name: LossName = MISSING
+    label_smoothing: float = MISSING
+    aux_weight: float = MISSING
+    class_weights: Any = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "loss", "label_smoothing", zero=True)
+        _at_least(self, "loss", 0, "aux_weight")
+        value = self.class_weights
+        ok = value in (None, "balanced") or (
+            isinstance(value, list) and all(isinstance(w, (int, float)) and w >= 0 for w in value)
+        )
+        _require(ok, "loss.class_weights", value, "must be null, 'balanced', or a list of one weight >= 0 a class.")
+
+
+# --- pipeline, trainer, evaluation, tracking ----------------------------------------------------------------------------
+@dataclasses.dataclass
+class QueueConfig:
+    capacity: Optional[int] = MISSING
+
+
+@dataclasses.dataclass
+class QueuesConfig:
+    filename: QueueConfig = MISSING
+    read: QueueConfig = MISSING
+    prefetch: QueueConfig = MISSING
+    batch: QueueConfig = MISSING
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _at_least(getattr(self, field.name), f"pipeline.queues.{field.name}", 1, "capacity")
+
+
+@dataclasses.dataclass
+class PipelineConfig:
+    name: str = MISSING
+    threads: int = MISSING
+    readers: int = MISSING
+    batch_size: int = MISSING
+    shuffle: bool = MISSING
+    queues: QueuesConfig = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "pipeline", 1, "threads", "readers", "batch_size")
+
+
+@dataclasses.dataclass
+class TrainerConfig:
+    max_steps: Optional[int] = MISSING
+    epochs: Optional[float] = MISSING
+    clip_gradient_norm: float = MISSING
+    save_every_steps: int = MISSING
+    max_to_keep: int = MISSING
+    log_every_steps: int = MISSING
+    eval_every_steps: int = MISSING
+    resume: Resume = MISSING
+    check_numerics: bool = MISSING
+    deterministic: bool = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "trainer", 1, "max_steps", "save_every_steps", "max_to_keep", "log_every_steps")
+        _at_least(self, "trainer", 0, "clip_gradient_norm", "eval_every_steps")
+        if self.epochs is not None:
+            _require(self.epochs > 0, "trainer.epochs", self.epochs, "must be above 0.")
+        if self.max_steps is None and self.epochs is None:
+            raise UserError("trainer.max_steps=null and trainer.epochs=null: set one of them, or training has no end.")
+
+
+@dataclasses.dataclass
+class EvaluationConfig:
+    batch_size: Optional[int] = MISSING
+    top_k: int = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "evaluation", 1, "batch_size", "top_k")
+
+
+@dataclasses.dataclass
+class TrackingConfig:
+    backend: Backend = MISSING
+    uri: Optional[str] = MISSING
+    experiment: str = MISSING
+    run_name: Optional[str] = MISSING
+    tags: dict[str, str] = MISSING
+    on_error: OnError = MISSING
+
+
+@dataclasses.dataclass
+class Config:
+    """The whole configuration. Fields typed `Any` have one schema an option, see `_OPTION_SCHEMAS`."""
+
+    job: JobConfig = MISSING
+    dataset: Any = MISSING
+    model: ModelConfig = MISSING
+    preprocessing: Any = MISSING
+    optimizer: Any = MISSING
+    learning_rate: Any = MISSING
+    loss: LossConfig = MISSING
+    pipeline: PipelineConfig = MISSING
+    trainer: TrainerConfig = MISSING
+    evaluation: EvaluationConfig = MISSING
+    tracking: TrackingConfig = MISSING
+    seed: int = MISSING
+    output_root: str = MISSING
+    run_dir: str = MISSING
+
+    def __post_init__(self) -> None:
+        # Two words of 32 bits each make the stateless seeds.
+        _require(0 <= self.seed < 2**31, "seed", self.seed, f"must lie in 0..{2**31 - 1}.")
+
+
+# A `_target_` that stands here has its keys checked; any other is a user's own and gets its keys as they are.
+_OPTION_SCHEMAS: dict[str, dict[str, type]] = {
+    "dataset": {
+        "slimexp.dataset.load_digits": DigitsConfig,
+        "slimexp.dataset.load_listfile": ListFileConfig,
+        "slimexp.dataset.load_image_folder": ImageFolderConfig,
+    },
+    "preprocessing": {
+        "slimexp.pipeline.preprocessing.vgg.VggPreprocessing": VggPreprocessingConfig,
+        "slimexp.pipeline.preprocessing.inception.InceptionPreprocessing": InceptionPreprocessingConfig,
+        "slimexp.pipeline.preprocessing.lenet.LenetPreprocessing": LenetPreprocessingConfig,
+        "slimexp.pipeline.preprocessing.cifarnet.CifarnetPreprocessing": CifarnetPreprocessingConfig,
+        "slimexp.pipeline.preprocessing.plain.PlainPreprocessing": PlainPreprocessingConfig,
+    },
+    "optimizer": {
+        "slimexp.training.optimizers.sgd": OptimizerConfig,
+        "slimexp.training.optimizers.momentum": MomentumConfig,
+        "slimexp.training.optimizers.rmsprop": RMSPropConfig,
+        "slimexp.training.optimizers.adam": AdamConfig,
+        "slimexp.training.optimizers.adagrad": AdagradConfig,
+        "slimexp.training.optimizers.adadelta": AdadeltaConfig,
+        "slimexp.training.optimizers.ftrl": FtrlConfig,
+    },
+    "learning_rate": {
+        "slimexp.training.schedules.Fixed": ScheduleConfig,
+        "slimexp.training.schedules.Exponential": ExponentialConfig,
+        "slimexp.training.schedules.Polynomial": PolynomialConfig,
+        "slimexp.training.schedules.Cosine": CosineConfig,
+        "slimexp.training.schedules.Piecewise": PiecewiseConfig,
+    },
+}
+_GROUP_SCHEMAS: dict[str, type] = {
+    "job": JobConfig,
+    "model": ModelConfig,
+    "loss": LossConfig,
+    "pipeline": PipelineConfig,
+    "trainer": TrainerConfig,
+    "evaluation": EvaluationConfig,
+    "tracking": TrackingConfig,
+}
+
+
+def validate(cfg: DictConfig, *, start_dir: str | Path, run_dir: str | Path | None = None) -> Config:
+    """Checks a composed configuration and returns it as plain dataclasses.
+
+    Args:
+        cfg: What Hydra composed.
+        start_dir: The folder the user started in; relative input paths count from here.
+        run_dir: The run's folder, where Hydra chose another than `cfg.run_dir` (in a sweep).
+
+    Returns:
+        The configuration; options whose `_target_` is not ours stay dictionaries.
+
+    Raises:
+        UserError: For an unknown key, a wrong type, a value out of range, an unset `???` or a broken `${...}`.
+    """
+    values = _resolved(cfg)
+    schemas: dict[str, type | None] = dict(_GROUP_SCHEMAS)
+    schemas.update({group: _option_schema(values, group) for group in _OPTION_SCHEMAS})
+    _refuse_unknown_keys(values, schemas)
+    options = {
+        group: values[group] if schema is None else _typed(group, schema, values[group], Path(start_dir))
+        for group, schema in schemas.items()
+    }
+    root = {key: value for key, value in values.items() if key not in schemas}
+    config = Config(**options, **_converted("", Config, root, only=root))
+    config.output_root = str(Path(start_dir) / config.output_root)
+    config.run_dir = str(Path(start_dir) / (run_dir or config.run_dir))
+    return config
+
+
+def flatten(config: object, prefix: str = "") -> dict[str, Any]:
+    """Returns the leaves of a configuration as `{"pipeline.threads": 4, ...}`; lists stay whole, enums are their names."""
+    items: Iterator[tuple[str, Any]]
+    if dataclasses.is_dataclass(config):
+        items = ((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))
+    elif isinstance(config, Mapping):
+        items = iter(config.items())
+    else:
+        return {prefix: _show(config) if isinstance(config, enum.Enum) else config}
+    flat: dict[str, Any] = {}
+    for key, value in items:
+        flat.update(flatten(value, f"{prefix}.{key}" if prefix else str(key)))
+    return flat
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """Returns the choice most like `word`, whole or by its last part (`threads` finds `pipeline.threads`)."""
+
+    def likeness(choice: str) -> float:
+        whole = difflib.SequenceMatcher(None, word, choice).ratio()
+        last = difflib.SequenceMatcher(None, word.rpartition(".")[2], choice.rpartition(".")[2]).ratio()
+        return max(whole, last - 0.05)
+
+    return max(sorted(choices), key=likeness)
+
+
+def unknown_key(key: str, value: object = None, keys: set[str] | None = None) -> str:
+    """Returns the message for a key that does not exist; `keys` are the candidates, all there are by default."""
+    shown = key if value is None else f"{key}={value}"
+    close = nearest(key, (keys or all_keys()) | {field.name for field in dataclasses.fields(Config)})
+    return f"{shown}: there is no such key; the nearest is {close}. `--cfg job` prints those of this run."
+
+
+def all_keys() -> set[str]:
+    """Returns every dotted key there is, over all options of all groups."""
+    keys = {field.name for field in dataclasses.fields(Config)} - _GROUP_SCHEMAS.keys() - _OPTION_SCHEMAS.keys()
+    for group, schema in _GROUP_SCHEMAS.items():
+        keys |= set(_schema_keys(schema, group))
+    for group, options in _OPTION_SCHEMAS.items():
+        keys.update(*(_schema_keys(schema, group) for schema in options.values()))
+    return keys
+
+
+def _keys_of(schemas: Mapping[str, type | None]) -> set[str]:
+    """Returns the keys of the options that were chosen; a user's own option counts as one key."""
+    keys = set()
+    for field in dataclasses.fields(Config):
+        schema = schemas.get(field.name)
+        keys |= set(_schema_keys(schema, field.name)) if schema else {field.name}
+    return keys
+
+
+def _schema_keys(schema: Any, prefix: str) -> Iterator[str]:
+    for name, kind in typing.get_type_hints(schema).items():
+        if dataclasses.is_dataclass(kind):
+            yield from _schema_keys(kind, f"{prefix}.{name}")
+        else:
+            yield f"{prefix}.{name}"
+
+
+def _option_schema(values: Mapping[str, Any], group: str) -> type | None:
+    node = values.get(group)
+    if not isinstance(node, Mapping):
+        raise UserError(f"{group}={node}: must be a group of keys; choose an option, e.g. {group}=NAME, see --help.")
+    target = node.get("_target_")
+    if not isinstance(target, str):
+        raise UserError(f"{group}._target_={target}: must name what builds it, e.g. a function of slimexp.{group}.")
+    return _OPTION_SCHEMAS[group].get(target)
+
+
+def _resolved(cfg: DictConfig) -> dict[str, Any]:
+    try:
+        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        key = error.full_key or "?"
+        if "Missing mandatory value" in str(error):
+            raise UserError(f"{key} is not set: add {key}=VALUE to the command.") from error
+        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def _refuse_unknown_keys(values: Mapping[str, Any], schemas: Mapping[str, type | None]) -> None:
+    keys = _keys_of(schemas)
+    prefixes = {key[: i] for key in keys for i in range(len(key)) if key[i] == "."}
+
+    def walk(node: Any, path: str) -> None:
+        if path in keys:
+            return  # A leaf, or a free-form mapping such as `tracking.tags`.
+        if path and path not in prefixes:
+            raise UserError(unknown_key(path, node, keys))
+        if not isinstance(node, Mapping):
+            inside = ", ".join(sorted(key for key in keys if key.startswith(f"{path}.")))
+            raise UserError(f"{path}={node}: must be a group of keys: {inside}.")
+        for key, value in node.items():
+            walk(value, f"{path}.{key}" if path else str(key))
+
+    walk(values, "")
+
+
+def _typed(prefix: str, schema: type, values: Mapping[str, Any], start_dir: Path) -> Any:
+    instance = schema(**_converted(prefix, schema, values))
+    for field in dataclasses.fields(schema):
+        value = getattr(instance, field.name)
+        if field.metadata.get("path") and value is not None:
+            setattr(instance, field.name, os.path.normpath(start_dir / Path(value).expanduser()))
+    return instance
+
+
+def _converted(
+    prefix: str, schema: type, values: Mapping[str, Any], only: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Returns the schema's fields, or `only` some, from `values`, each of its type."""
+    try:
+        node = OmegaConf.merge(OmegaConf.structured(schema), dict(values))
+        wanted = OmegaConf.masked_copy(node, list(only)) if only is not None else node
+        plain = OmegaConf.to_container(wanted, throw_on_missing=True, structured_config_mode=SCMode.INSTANTIATE)
+    except OmegaConfBaseException as error:
+        key = ".".join(part for part in (prefix, error.full_key) if part)
+        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
+    return plain if isinstance(plain, dict) else {f.name: getattr(plain, f.name) for f in dataclasses.fields(schema)}
