@@ -1,13 +1,14 @@
-"""The command line: Hydra composes the configuration, `config.validate` checks it, then the job starts.
+"""The command line: Hydra composes the configuration, `validation.validate` checks it, then the job starts.
 
 Nothing heavy is imported here: TensorFlow and MLflow come with the job's module, once the configuration is known to
-be valid. What a user can get wrong ends in one message and exit code 1, without a traceback; HYDRA_FULL_ERROR=1 shows it.
+be valid. What a user can get wrong ends in one message and exit code 1, without a traceback unless HYDRA_FULL_ERROR=1
+asks for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import logging
 import os
 import re
 import sys
@@ -22,21 +23,19 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from slimexp.config import CONFIG_DIR, Config, nearest, unknown_key, validate
+from slimexp.config import CONFIG_DIR, Config
 from slimexp.errors import Interrupted, UserError
+from slimexp.validation import nearest, unknown_key, validate
 
 __all__ = ["Preflight", "main"]
 
-_log = logging.getLogger("slimexp")
 ConfigStore.instance().store(name="schema", node=Config)
 
 
-class _Reported(Exception):
-    """A job failed and has said so already; only the exit code is left to give."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(f"exit code {exit_code}")
-        self.exit_code = exit_code
+# What the jobs of this process came to: one exit code each. They are kept here, since an exception that passes through
+# Hydra is announced once more on its way.
+_exit_codes: list[int] = []
+_wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
 
 
 class Preflight(Callback):
@@ -55,36 +54,42 @@ class Preflight(Callback):
 
 def main() -> None:
     """Runs slimexp with the arguments of the command line and exits with its status."""
-    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands every error on to us instead of printing it its own way.
     try:
         _hydra_main()
-    except _Reported as error:
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_report("interrupted", exit_code=130))
-    except Exception as error:  # Only composing can raise here: what a job raises was reported above.
-        if wants_traceback:
+    except Exception as error:  # Only composing can raise here: what a job raises was reported before.
+        if _wants_traceback:
             raise
         sys.exit(_report(_explain(error)))
+    sys.exit(next((code for code in _exit_codes if code), 0))
 
 
 @hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="config")
 def _hydra_main(cfg: DictConfig) -> None:
     run_dir = Path(HydraConfig.get().runtime.output_dir)
+    _exit_codes.append(_run_job(cfg, run_dir))
+
+
+def _run_job(cfg: DictConfig, run_dir: Path) -> int:
+    """Runs one job and returns its exit code; everything that can go wrong is said here."""
     try:
         config = validate(cfg, start_dir=hydra.utils.get_original_cwd(), run_dir=run_dir)
         _job(config)(config)
-    except UserError as error:
-        _log.debug("", exc_info=True)
-        raise _Reported(_fail(str(error), run_dir)) from error
     except (Interrupted, KeyboardInterrupt) as error:
         signum = getattr(error, "signum", 2)
-        _log.warning("%s", error if str(error) else "Interrupted.")
-        raise _Reported(128 + signum) from error
+        return _report(str(error) or "interrupted", exit_code=128 + signum)
+    except UserError as error:
+        _keep_traceback(run_dir, error)
+        return _report(error)
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise _Reported(_fail(f"unexpected {cause}", run_dir, unexpected=True)) from error
+        log_file = _keep_traceback(run_dir, error)
+        return _report(
+            f"unexpected {type(error).__name__}: {error}\n"
+            f"This is a fault of slimexp or of code that it was given. The traceback is in {log_file}."
+        )
+    return 0
 
 
 def _job(config: Config) -> Any:
@@ -97,20 +102,14 @@ def _job(config: Config) -> Any:
         raise UserError(f"job._target_={config.job._target_}: cannot be imported: {error}") from error
 
 
-def _fail(message: str, run_dir: Path, *, unexpected: bool = False) -> int:
-    """Says on the screen what went wrong, keeps the traceback in the run's log file."""
-    full = os.environ.get("SLIMEXP_TRACEBACK") == "1"
+def _keep_traceback(run_dir: Path, error: BaseException) -> Path:
+    """Writes the traceback to the run's log file, and to the screen if HYDRA_FULL_ERROR=1 asks for it."""
     log_file = run_dir / "slimexp.log"
-    try:
-        with open(log_file, "a", encoding="utf-8") as file:
-            file.write(f"error: {message}\n{traceback.format_exc()}")
-    except OSError:
-        full = full or unexpected
-    if full:
-        traceback.print_exc()
-    elif unexpected:
-        message += f"\nThis is a fault of slimexp or of code it was given. The traceback is in {log_file}."
-    return _report(message)
+    with contextlib.suppress(OSError), open(log_file, "a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    if _wants_traceback:
+        traceback.print_exception(error)
+    return log_file
 
 
 def _report(error: object, exit_code: int = 1) -> int:
@@ -149,5 +148,6 @@ def _explain(error: Exception) -> str:
     options = re.findall(r"\n\t(\S+)", message)
     if missing and options:
         group, option = missing.groups()
-        return f"{group}={option}: there is no such option; the nearest is {nearest(option, options)}, of {', '.join(options)}."
+        close = nearest(option, options)
+        return f"{group}={option}: there is no such option; the nearest is {close}, of {', '.join(options)}."
     return message

@@ -1,28 +1,22 @@
-"""The typed schema of the whole configuration, its range checks and its error messages. No TensorFlow, no MLflow.
+"""The typed schema of the whole configuration and its range checks. No TensorFlow, no MLflow.
 
-The defaults stand in `conf/`, once; here every field is open (`MISSING`).
-
-`validate` turns what Hydra composed into a `Config`: every interpolation resolved, every key known, every value of its
-type and in its range, every path absolute. Nothing else in the program looks at an unchecked value.
+The defaults stand in `conf/`, once; here every field is open (`MISSING`). `slimexp.validation` holds a composed
+configuration against these classes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
-import os
-import typing
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
-from omegaconf import MISSING, DictConfig, OmegaConf, SCMode
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import MISSING
 
 from slimexp.errors import UserError
 
-__all__ = ["CONFIG_DIR", "Config", "flatten", "nearest", "unknown_key", "validate"]
+__all__ = ["CONFIG_DIR", "GROUP_SCHEMAS", "OPTION_SCHEMAS", "Config", "show"]
 
 _PACKAGE = Path(__file__).resolve().parent
 # In a wheel `conf/` lies inside the package, in a checkout beside it. Hydra needs an absolute path under `python -m`.
@@ -76,10 +70,11 @@ class Color(enum.Enum):
 
 def _require(ok: bool, key: str, value: object, rule: str) -> None:
     if not ok:
-        raise UserError(f"{key}={_show(value)}: {rule}")
+        raise UserError(f"{key}={show(value)}: {rule}")
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
+    """Returns a value as it is written in the configuration."""
     return value.value if isinstance(value, enum.Enum) else str(value)
 
 
@@ -104,19 +99,19 @@ def _path() -> Any:
     return dataclasses.field(default=MISSING, metadata={"path": True})
 
 
-# --- job -------------------------------------------------------------------------------------------------------------
+# --- job --------------------------------------------------------------------------------------------------------------
 @dataclasses.dataclass
 class JobConfig:
     name: str = MISSING
     _target_: str = MISSING
 
 
-# --- dataset: one schema an option, known by its builder ---------------------------------------------------------------
+# --- dataset: one schema an option, known by its builder --------------------------------------------------------------
 @dataclasses.dataclass
 class DigitsConfig:
     _target_: str = MISSING
     name: str = MISSING
-    cache_dir: Optional[str] = _path()
+    cache_dir: str | None = _path()
     check_files: bool = MISSING
     flip: bool = MISSING
 
@@ -126,9 +121,9 @@ class ListFileConfig:
     _target_: str = MISSING
     name: str = MISSING
     train_list: str = _path()
-    eval_list: Optional[str] = _path()
-    image_dir: Optional[str] = _path()
-    num_classes: Optional[int] = MISSING
+    eval_list: str | None = _path()
+    image_dir: str | None = _path()
+    num_classes: int | None = MISSING
     class_names: Any = MISSING
     task: Task = MISSING
     labels_offset: int = MISSING
@@ -151,8 +146,8 @@ class ImageFolderConfig:
     _target_: str = MISSING
     name: str = MISSING
     root: str = _path()
-    train_dir: Optional[str] = MISSING
-    eval_dir: Optional[str] = MISSING
+    train_dir: str | None = MISSING
+    eval_dir: str | None = MISSING
     eval_fraction: float = MISSING
     check_files: bool = MISSING
     flip: bool = MISSING
@@ -161,16 +156,16 @@ class ImageFolderConfig:
         _fraction(self, "dataset", "eval_fraction", zero=True)
 
 
-# --- model, preprocessing -----------------------------------------------------------------------------------------------
+# --- model, preprocessing ---------------------------------------------------------------------------------------------
 @dataclasses.dataclass
 class ModelConfig:
     name: str = MISSING
     network: dict[str, Any] = MISSING
-    preprocessing: Optional[str] = MISSING
-    image_size: Optional[int] = MISSING
+    preprocessing: str | None = MISSING
+    image_size: int | None = MISSING
     weight_decay: float = MISSING
-    dropout_keep_prob: Optional[float] = MISSING
-    batch_norm_decay: Optional[float] = MISSING
+    dropout_keep_prob: float | None = MISSING
+    batch_norm_decay: float | None = MISSING
 
     def __post_init__(self) -> None:
         _require(
@@ -260,7 +255,7 @@ class PlainPreprocessingConfig:
         _require(self.scale != 0, "preprocessing.scale", self.scale, "must not be 0: pixels are divided by it.")
 
 
-# --- optimizer, learning rate, loss ------------------------------------------------------------------------------------
+# --- optimizer, learning rate, loss -----------------------------------------------------------------------------------
 @dataclasses.dataclass
 class OptimizerConfig:
     """What every optimizer has in common; `name` is for run names and tables."""
@@ -389,7 +384,7 @@ class PiecewiseConfig(ScheduleConfig):
         super().__post_init__()
         _fraction(self, "learning_rate", "decay_factor", one=True)
         values = self.boundaries_epochs
-        ok = bool(values) and values[0] > 0 and all(a < b for a, b in zip(values, values[1:], strict=False))
+        ok = bool(values) and values[0] > 0 and all(a < b for a, b in itertools.pairwise(values))
         _require(ok, "learning_rate.boundaries_epochs", values, "must be rising numbers of epochs above 0.")
 
 
@@ -410,10 +405,10 @@ class LossConfig:
         _require(ok, "loss.class_weights", value, "must be null, 'balanced', or a list of one weight >= 0 a class.")
 
 
-# --- pipeline, trainer, evaluation, tracking ----------------------------------------------------------------------------
+# --- pipeline, trainer, evaluation, tracking --------------------------------------------------------------------------
 @dataclasses.dataclass
 class QueueConfig:
-    capacity: Optional[int] = MISSING
+    capacity: int | None = MISSING
 
 
 @dataclasses.dataclass
@@ -443,8 +438,8 @@ class PipelineConfig:
 
 @dataclasses.dataclass
 class TrainerConfig:
-    max_steps: Optional[int] = MISSING
-    epochs: Optional[float] = MISSING
+    max_steps: int | None = MISSING
+    epochs: float | None = MISSING
     clip_gradient_norm: float = MISSING
     save_every_steps: int = MISSING
     max_to_keep: int = MISSING
@@ -465,7 +460,7 @@ class TrainerConfig:
 
 @dataclasses.dataclass
 class EvaluationConfig:
-    batch_size: Optional[int] = MISSING
+    batch_size: int | None = MISSING
     top_k: int = MISSING
 
     def __post_init__(self) -> None:
@@ -475,16 +470,16 @@ class EvaluationConfig:
 @dataclasses.dataclass
 class TrackingConfig:
     backend: Backend = MISSING
-    uri: Optional[str] = MISSING
+    uri: str | None = MISSING
     experiment: str = MISSING
-    run_name: Optional[str] = MISSING
+    run_name: str | None = MISSING
     tags: dict[str, str] = MISSING
     on_error: OnError = MISSING
 
 
 @dataclasses.dataclass
 class Config:
-    """The whole configuration. Fields typed `Any` have one schema an option, see `_OPTION_SCHEMAS`."""
+    """The whole configuration. Fields typed `Any` have one schema an option, see `OPTION_SCHEMAS`."""
 
     job: JobConfig = MISSING
     dataset: Any = MISSING
@@ -507,7 +502,7 @@ class Config:
 
 
 # A `_target_` that stands here has its keys checked; any other is a user's own and gets its keys as they are.
-_OPTION_SCHEMAS: dict[str, dict[str, type]] = {
+OPTION_SCHEMAS: dict[str, dict[str, type]] = {
     "dataset": {
         "slimexp.dataset.load_digits": DigitsConfig,
         "slimexp.dataset.load_listfile": ListFileConfig,
@@ -537,7 +532,7 @@ _OPTION_SCHEMAS: dict[str, dict[str, type]] = {
         "slimexp.training.schedules.Piecewise": PiecewiseConfig,
     },
 }
-_GROUP_SCHEMAS: dict[str, type] = {
+GROUP_SCHEMAS: dict[str, type] = {
     "job": JobConfig,
     "model": ModelConfig,
     "loss": LossConfig,
@@ -546,155 +541,3 @@ _GROUP_SCHEMAS: dict[str, type] = {
     "evaluation": EvaluationConfig,
     "tracking": TrackingConfig,
 }
-
-
-def validate(cfg: DictConfig, *, start_dir: str | Path, run_dir: str | Path | None = None) -> Config:
-    """Checks a composed configuration and returns it as plain dataclasses.
-
-    Args:
-        cfg: What Hydra composed.
-        start_dir: The folder the user started in; relative input paths count from here.
-        run_dir: The run's folder, where Hydra chose another than `cfg.run_dir` (in a sweep).
-
-    Returns:
-        The configuration; options whose `_target_` is not ours stay dictionaries.
-
-    Raises:
-        UserError: For an unknown key, a wrong type, a value out of range, an unset `???` or a broken `${...}`.
-    """
-    values = _resolved(cfg)
-    schemas: dict[str, type | None] = dict(_GROUP_SCHEMAS)
-    schemas.update({group: _option_schema(values, group) for group in _OPTION_SCHEMAS})
-    _refuse_unknown_keys(values, schemas)
-    options = {
-        group: values[group] if schema is None else _typed(group, schema, values[group], Path(start_dir))
-        for group, schema in schemas.items()
-    }
-    root = {key: value for key, value in values.items() if key not in schemas}
-    config = Config(**options, **_converted("", Config, root, only=root))
-    config.output_root = str(Path(start_dir) / config.output_root)
-    config.run_dir = str(Path(start_dir) / (run_dir or config.run_dir))
-    return config
-
-
-def flatten(config: object, prefix: str = "") -> dict[str, Any]:
-    """Returns the leaves of a configuration as `{"pipeline.threads": 4, ...}`; lists stay whole, enums are their names."""
-    items: Iterator[tuple[str, Any]]
-    if dataclasses.is_dataclass(config):
-        items = ((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))
-    elif isinstance(config, Mapping):
-        items = iter(config.items())
-    else:
-        return {prefix: _show(config) if isinstance(config, enum.Enum) else config}
-    flat: dict[str, Any] = {}
-    for key, value in items:
-        flat.update(flatten(value, f"{prefix}.{key}" if prefix else str(key)))
-    return flat
-
-
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """Returns the choice most like `word`, whole or by its last part (`threads` finds `pipeline.threads`)."""
-
-    def likeness(choice: str) -> float:
-        whole = difflib.SequenceMatcher(None, word, choice).ratio()
-        last = difflib.SequenceMatcher(None, word.rpartition(".")[2], choice.rpartition(".")[2]).ratio()
-        return max(whole, last - 0.05)
-
-    return max(sorted(choices), key=likeness)
-
-
-def unknown_key(key: str, value: object = None, keys: set[str] | None = None) -> str:
-    """Returns the message for a key that does not exist; `keys` are the candidates, all there are by default."""
-    shown = key if value is None else f"{key}={value}"
-    close = nearest(key, (keys or all_keys()) | {field.name for field in dataclasses.fields(Config)})
-    return f"{shown}: there is no such key; the nearest is {close}. `--cfg job` prints those of this run."
-
-
-def all_keys() -> set[str]:
-    """Returns every dotted key there is, over all options of all groups."""
-    keys = {field.name for field in dataclasses.fields(Config)} - _GROUP_SCHEMAS.keys() - _OPTION_SCHEMAS.keys()
-    for group, schema in _GROUP_SCHEMAS.items():
-        keys |= set(_schema_keys(schema, group))
-    for group, options in _OPTION_SCHEMAS.items():
-        keys.update(*(_schema_keys(schema, group) for schema in options.values()))
-    return keys
-
-
-def _keys_of(schemas: Mapping[str, type | None]) -> set[str]:
-    """Returns the keys of the options that were chosen; a user's own option counts as one key."""
-    keys = set()
-    for field in dataclasses.fields(Config):
-        schema = schemas.get(field.name)
-        keys |= set(_schema_keys(schema, field.name)) if schema else {field.name}
-    return keys
-
-
-def _schema_keys(schema: Any, prefix: str) -> Iterator[str]:
-    for name, kind in typing.get_type_hints(schema).items():
-        if dataclasses.is_dataclass(kind):
-            yield from _schema_keys(kind, f"{prefix}.{name}")
-        else:
-            yield f"{prefix}.{name}"
-
-
-def _option_schema(values: Mapping[str, Any], group: str) -> type | None:
-    node = values.get(group)
-    if not isinstance(node, Mapping):
-        raise UserError(f"{group}={node}: must be a group of keys; choose an option, e.g. {group}=NAME, see --help.")
-    target = node.get("_target_")
-    if not isinstance(target, str):
-        raise UserError(f"{group}._target_={target}: must name what builds it, e.g. a function of slimexp.{group}.")
-    return _OPTION_SCHEMAS[group].get(target)
-
-
-def _resolved(cfg: DictConfig) -> dict[str, Any]:
-    try:
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        key = error.full_key or "?"
-        if "Missing mandatory value" in str(error):
-            raise UserError(f"{key} is not set: add {key}=VALUE to the command.") from error
-        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
-    assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
-
-
-def _refuse_unknown_keys(values: Mapping[str, Any], schemas: Mapping[str, type | None]) -> None:
-    keys = _keys_of(schemas)
-    prefixes = {key[: i] for key in keys for i in range(len(key)) if key[i] == "."}
-
-    def walk(node: Any, path: str) -> None:
-        if path in keys:
-            return  # A leaf, or a free-form mapping such as `tracking.tags`.
-        if path and path not in prefixes:
-            raise UserError(unknown_key(path, node, keys))
-        if not isinstance(node, Mapping):
-            inside = ", ".join(sorted(key for key in keys if key.startswith(f"{path}.")))
-            raise UserError(f"{path}={node}: must be a group of keys: {inside}.")
-        for key, value in node.items():
-            walk(value, f"{path}.{key}" if path else str(key))
-
-    walk(values, "")
-
-
-def _typed(prefix: str, schema: type, values: Mapping[str, Any], start_dir: Path) -> Any:
-    instance = schema(**_converted(prefix, schema, values))
-    for field in dataclasses.fields(schema):
-        value = getattr(instance, field.name)
-        if field.metadata.get("path") and value is not None:
-            setattr(instance, field.name, os.path.normpath(start_dir / Path(value).expanduser()))
-    return instance
-
-
-def _converted(
-    prefix: str, schema: type, values: Mapping[str, Any], only: Iterable[str] | None = None
-) -> dict[str, Any]:
-    """Returns the schema's fields, or `only` some, from `values`, each of its type."""
-    try:
-        node = OmegaConf.merge(OmegaConf.structured(schema), dict(values))
-        wanted = OmegaConf.masked_copy(node, list(only)) if only is not None else node
-        plain = OmegaConf.to_container(wanted, throw_on_missing=True, structured_config_mode=SCMode.INSTANTIATE)
-    except OmegaConfBaseException as error:
-        key = ".".join(part for part in (prefix, error.full_key) if part)
-        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
-    return plain if isinstance(plain, dict) else {f.name: getattr(plain, f.name) for f in dataclasses.fields(schema)}

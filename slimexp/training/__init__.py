@@ -1,0 +1,1 @@
+"""Training: optimizers, schedules, losses, the step, checkpoints and the loop around them."""

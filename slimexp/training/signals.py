@@ -1,0 +1,62 @@
+"""SIGTERM and Ctrl-C: at once where nothing can be lost, after the step where a checkpoint is due first."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from slimexp.errors import Interrupted
+
+__all__ = ["StopSignals"]
+
+
+class StopSignals:
+    """While it is entered, SIGTERM and SIGINT raise `Interrupted` in the main thread, or wait within `deferred()`.
+
+    Outside the main thread, where Python allows no handlers, it does nothing.
+    """
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self._deferring = False
+        self._pending: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in self._SIGNALS}
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Holds a first signal back until `check` is called; a second one raises at once."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+
+    def check(self) -> None:
+        """Raises `Interrupted` if a signal came meanwhile."""
+        if self._pending is not None:
+            number, self._pending = self._pending, None
+            raise _interrupted(number)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._deferring and self._pending is None:
+            self._pending = number
+        else:
+            raise _interrupted(number)
+
+
+def _interrupted(number: int) -> Interrupted:
+    return Interrupted(f"stopped by {signal.Signals(number).name}", number)

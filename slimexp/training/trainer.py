@@ -1,0 +1,209 @@
+"""The training step and the evaluation step of a classifier, under any `tf.distribute` strategy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from slimexp import slim
+from slimexp.errors import UserError
+from slimexp.training.classifier import Classifier
+from slimexp.training.losses import add_classification_losses
+from slimexp.training.optimizers import LearningRate, create_slots, named_slots
+from slimexp.training.schedules import Schedule
+
+__all__ = ["Trainer"]
+
+_log = logging.getLogger(__name__)
+Batch = Mapping[str, tf.Tensor]
+
+
+class Trainer:
+    """Owns what training changes: the network's variables, the optimizer's slots and the global step.
+
+    Args:
+        classifier: The network; its variables are created here.
+        make_optimizer: From a learning rate to a `tf.compat.v1.train` optimizer.
+        schedule: The learning rate over the steps.
+        loss: Keyword arguments of `add_classification_losses`.
+        strategy: Where the replicas are; the batches given to the steps come from its distributed datasets.
+        clip_gradient_norm: Each variable's gradient is cut to this norm (as TF-Slim does it); 0 leaves them.
+        check_numerics: Whether a loss or gradient that is no number raises before it reaches a weight.
+        seed: For dropout, together with step, replica and layer.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        make_optimizer: Any,
+        schedule: Schedule,
+        loss: Mapping[str, Any],
+        strategy: tf.distribute.Strategy,
+        clip_gradient_norm: float = 0.0,
+        check_numerics: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.classifier = classifier
+        self.strategy = strategy
+        self._schedule = schedule
+        self._loss = dict(loss)
+        self._clip_gradient_norm = clip_gradient_norm
+        self._check_numerics = check_numerics
+        self._seed = seed
+        with strategy.scope():
+            self.global_step = tf.Variable(
+                0,
+                dtype=tf.int64,
+                trainable=False,
+                name="global_step",
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+            classifier.build()
+            learning_rate: LearningRate = lambda: schedule(self.global_step)  # noqa: E731  # Typed, and asked every step.
+            self._optimizer = make_optimizer(learning_rate)
+            create_slots(self._optimizer, classifier.store.trainable_variables)
+        self._train = tf.function(self._train_replicas)
+        self._evaluate = tf.function(self._evaluate_replicas)
+        self._examine = tf.function(self._examine_replicas)
+
+    @property
+    def step(self) -> int:
+        """The number of steps done."""
+        return int(self.global_step.numpy())
+
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Makes one step.
+
+        Args:
+            batch: `image`, float32 [B, S, S, 3], and `label` as `add_classification_losses` takes it.
+
+        Returns:
+            float32 [] each: `loss`, `regularization_loss`, `total_loss` and `gradient_norm` before the step, the
+            means over the replicas, and the step's `learning_rate`.
+
+        Raises:
+            FloatingPointError: If `check_numerics` and the loss or the gradient is no number; the weights are
+                as before the step.
+        """
+        try:
+            return self._train(batch)
+        except tf.errors.InvalidArgumentError as error:
+            if "NaN" in error.message or "Inf" in error.message:
+                raise FloatingPointError(self._numbers(batch)) from error
+            raise
+
+    def evaluation_step(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Returns `logits`, float32 [B, C], with the batch's `label`, `valid` and `index`, of all replicas together."""
+        return {key: value.numpy() for key, value in self._evaluate(batch).items()}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Returns everything a checkpoint holds, by TF-Slim's names."""
+        return {name: variable.read_value().numpy() for name, variable in self._variables().items()}
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Takes back what `state` returned.
+
+        Raises:
+            UserError: If model variables are missing or have other shapes: then this is another network's state.
+        """
+        variables = self._variables()
+        problems = [
+            f"{name}: {'missing' if name not in values else f'shape {values[name].shape}, not {tuple(variable.shape)}'}"
+            for name, variable in variables.items()
+            if name in self.classifier.store.variables
+            and (name not in values or values[name].shape != tuple(variable.shape))
+        ]
+        if problems:
+            raise UserError(
+                f"the checkpoint in run_dir does not fit the network: {len(problems)} of "
+                f"{len(self.classifier.store.variables)} variables differ, first {'; '.join(problems[:3])}. "
+                "Go on with the settings of the run (model, dataset), or start anew in another run_dir."
+            )
+        fresh = sorted(name for name in variables if name not in values)
+        if fresh or values.keys() - variables.keys():
+            _log.warning(
+                "The optimizer is not the one of the checkpoint: %d of its slots start at their initial values (%s).",
+                len(fresh),
+                ", ".join(fresh[:2] + ["..."] * (len(fresh) > 2)) or "none",
+            )
+        for name, variable in variables.items():
+            if name in values:
+                variable.assign(values[name])
+
+    def _variables(self) -> dict[str, Any]:
+        trainable = self.classifier.store.trainable_variables
+        slots = dict(named_slots(self._optimizer, trainable))
+        return {**self.classifier.store.variables, **slots, "global_step": self.global_step}
+
+    def _train_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return self._mean(self.strategy.run(self._train_replica, args=(batch,)))
+
+    def _train_replica(self, batch: Batch) -> dict[str, tf.Tensor]:
+        values, update_ops = self._losses(batch)
+        slim.training.create_train_op(
+            values["total_loss"],
+            self._optimizer,
+            global_step=self.global_step,
+            update_ops=update_ops,
+            variables_to_train=self.classifier.store.trainable_variables,
+            transform_grads_fn=lambda gradients: self._transform_gradients(gradients, values),
+            check_numerics=self._check_numerics,
+        )
+        return values
+
+    def _losses(self, batch: Batch) -> tuple[dict[str, tf.Tensor], list[Any]]:
+        """Builds the network in training mode; a replica takes only the losses and updates that it added itself."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        randomness = slim.stateless_randomness(seed=self._seed, step=self.global_step, replica=replica)
+        with slim.collected() as own, randomness:
+            logits, end_points = self.classifier(batch["image"], is_training=True)
+            add_classification_losses(logits, end_points, batch["label"], **self._loss)
+        loss = tf.add_n(own.losses)
+        regularization = tf.add_n(own.regularization_losses) if own.regularization_losses else tf.zeros([])
+        values = {
+            "loss": loss,
+            "regularization_loss": regularization,
+            "total_loss": loss + regularization,
+            "learning_rate": self._schedule(self.global_step.read_value()),
+        }
+        return values, own.update_ops
+
+    def _transform_gradients(self, gradients: list[Any], values: dict[str, tf.Tensor]) -> list[Any]:
+        # The norm is that of this replica's gradient before clipping.
+        norm = tf.linalg.global_norm([gradient for gradient, _ in gradients if gradient is not None])
+        values["gradient_norm"] = norm
+        if self._clip_gradient_norm > 0:
+            gradients = slim.learning.clip_gradient_norms(gradients, self._clip_gradient_norm)
+        if not self._check_numerics:
+            return gradients
+        with tf.control_dependencies([tf.debugging.check_numerics(norm, "the gradient")]):
+            return [(None if g is None else tf.identity(g), variable) for g, variable in gradients]
+
+    def _evaluate_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
+        def replica(batch: Batch) -> dict[str, tf.Tensor]:
+            logits, _ = self.classifier(batch["image"], is_training=False)
+            return {"logits": logits, **{key: batch[key] for key in ("label", "valid", "index")}}
+
+        return {key: self.strategy.gather(v, axis=0) for key, v in self.strategy.run(replica, args=(batch,)).items()}
+
+    def _examine_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
+        def replica(batch: Batch) -> dict[str, tf.Tensor]:
+            values, _ = self._losses(batch)
+            trainable = self.classifier.store.trainable_variables
+            gradients = tf.gradients(values["total_loss"], list(trainable))
+            return {**values, "gradient_norm": tf.linalg.global_norm([g for g in gradients if g is not None])}
+
+        return self._mean(self.strategy.run(replica, args=(batch,)))
+
+    def _mean(self, values: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        return {key: self.strategy.reduce("MEAN", value, axis=None) for key, value in values.items()}
+
+    def _numbers(self, batch: Batch) -> str:
+        """Says what the failing step looked like: it is built again without its updates."""
+        values = {key: float(value) for key, value in self._examine(batch).items()}
+        return ", ".join(f"{key} {value:g}" for key, value in values.items())

@@ -1,0 +1,156 @@
+"""The composed configuration: every option composes, every fault is named with its key, its value and the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig
+
+from slimexp.config import CONFIG_DIR, GROUP_SCHEMAS, OPTION_SCHEMAS, Config
+from slimexp.errors import UserError
+from slimexp.validation import all_keys, flatten, nearest, validate
+
+# What an option cannot do without.
+NEEDED = {"dataset=listfile": ["dataset.train_list=train.txt"], "dataset=image_folder": ["dataset.root=photos"]}
+OPTIONS = sorted(
+    f"{path.parent.name}={path.stem}" for path in CONFIG_DIR.glob("*/*.yaml") if path.parent.name != "experiment"
+)
+EXPERIMENTS = sorted(path.stem for path in CONFIG_DIR.glob("experiment/*.yaml"))
+
+
+def composed(*overrides: str) -> DictConfig:
+    ConfigStore.instance().store(name="schema", node=Config)
+    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        return compose("config", [*overrides])
+
+
+def checked(*overrides: str) -> Config:
+    return validate(composed(*overrides), start_dir="/start")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes_and_is_valid(option):
+    group, _, name = option.partition("=")
+    chosen = flatten(checked(option, *NEEDED.get(option, [])))
+    if f"{group}.name" in chosen:
+        assert chosen[f"{group}.name"] == name
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_composes_and_tells_its_command_and_result(name):
+    checked(f"experiment={name}")
+    opening = (CONFIG_DIR / "experiment" / f"{name}.yaml").read_text().split("defaults:")[0]
+    assert f"experiment={name}" in opening
+    assert "Measured" in opening
+
+
+def test_every_option_file_has_a_schema():
+    groups = {path.parent.name for path in CONFIG_DIR.glob("*/*.yaml")} - {"experiment"}
+    assert groups == set(GROUP_SCHEMAS) | set(OPTION_SCHEMAS)
+
+
+def test_a_model_brings_its_preprocessing_and_the_user_can_override_it():
+    assert checked("model=vgg16").preprocessing.name == "vgg"
+    assert checked("model=inception").preprocessing.name == "inception"
+    assert checked("model=vgg16", "preprocessing=none").preprocessing.name == "none"
+
+
+def test_digits_are_not_mirrored_but_photos_are():
+    assert checked("model=vgg16").preprocessing.flip is False
+    assert checked("model=vgg16", "dataset=image_folder", "dataset.root=photos").preprocessing.flip is True
+
+
+def test_paths_count_from_where_the_user_started():
+    config = checked("dataset=listfile", "dataset.train_list=lists/train.txt", "dataset.image_dir=/images", "run_dir=r")
+    assert config.dataset.train_list == "/start/lists/train.txt"
+    assert config.dataset.image_dir == "/images"
+    assert config.run_dir == "/start/r"
+
+
+def test_a_users_own_option_keeps_its_keys(tmp_path):
+    config = composed()
+    config.dataset = {"_target_": "mine.load", "name": "mine", "shards": 3}
+    assert validate(config, start_dir=tmp_path).dataset == {"_target_": "mine.load", "name": "mine", "shards": 3}
+
+
+def test_flatten_names_every_leaf_and_writes_enums_by_name():
+    flat = flatten(checked())
+    assert flat["pipeline.threads"] == 4
+    assert flat["pipeline.queues.read.capacity"] is None
+    assert flat["tracking.backend"] == "mlflow"
+    assert flat["model.network._target_"] == "slimexp.nets.lenet.lenet"
+    assert set(flat) - {"model.network._target_"} <= all_keys()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+typo=1", r"typo=1: there is no such key; the nearest is "),
+        ("+pipeline.thread=3", r"pipeline\.thread=3: there is no such key; the nearest is pipeline\.threads\."),
+        ("+optimizer.momentun=1", r"the nearest is optimizer\.momentum\."),
+        ("+threads=8", r"the nearest is pipeline\.threads\."),
+        ("+dataset.train_list=a.txt", r"dataset\.train_list=a\.txt: digits has no such key, another option of dataset has"),
+        ("+pipeline.queues.red.capacity=1", r"the nearest is pipeline\.queues\.read\.capacity\."),
+        ("pipeline.threads=0", r"pipeline\.threads=0: must be 1 or more\."),
+        ("pipeline.batch_size=-1", r"pipeline\.batch_size=-1: must be 1 or more\."),
+        ("pipeline.queues.read.capacity=0", r"pipeline\.queues\.read\.capacity=0: must be 1 or more\."),
+        ("model.dropout_keep_prob=0", r"model\.dropout_keep_prob=0\.0: must lie in \(0, 1\]\."),
+        ("model.batch_norm_decay=1", r"model\.batch_norm_decay=1\.0: must lie in \[0, 1\)\."),
+        ("model.network._target_=null", r"model\.network\._target_=None: must name a network function"),
+        ("optimizer.momentum=1.5", r"optimizer\.momentum=1\.5: must lie in \[0, 1\)\."),
+        ("optimizer.momentum=abc", r"optimizer\.momentum: Value 'abc' of type 'str' could not be converted to Float"),
+        ("learning_rate.initial=0", r"learning_rate\.initial=0\.0: must be above 0\."),
+        ("loss.class_weights=heavy", r"loss\.class_weights=heavy: must be null, 'balanced', or a list"),
+        ("loss.label_smoothing=1", r"loss\.label_smoothing=1\.0: must lie in \[0, 1\)\."),
+        ("trainer.max_steps=null", r"trainer\.max_steps=null and trainer\.epochs=null: set one"),
+        ("trainer.epochs=0", r"trainer\.epochs=0\.0: must be above 0\."),
+        ("seed=-1", r"seed=-1: must lie in 0\.\.2147483647\."),
+        ("seed=${nope}", r"seed: Interpolation key 'nope' not found"),
+        ("dataset=listfile", r"dataset\.train_list is not set: add dataset\.train_list=VALUE"),
+        ("dataset=image_folder", r"dataset\.root is not set"),
+    ],
+)
+def test_faults_are_named(override, message):
+    with pytest.raises(UserError, match=message):
+        checked(override)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["learning_rate=cosine", "learning_rate.end=1"], r"learning_rate\.end=1\.0: must lie between 0 and"),
+        (["learning_rate=piecewise", "learning_rate.boundaries_epochs=[3,2]"], r"boundaries_epochs=\[3\.0, 2\.0\]"),
+        (["optimizer=ftrl", "optimizer.learning_rate_power=1"], r"learning_rate_power=1\.0: must be 0 or less"),
+        (["optimizer=adagrad", "optimizer.initial_accumulator_value=0"], r"must be above 0"),
+        (["model=vgg16", "preprocessing.resize_side_max=100"], r"resize_side_max=100: must not be below"),
+        (["model=vgg16", "preprocessing.means=[1,2]"], r"means=\[1\.0, 2\.0\]: must be three numbers"),
+        (["model=inception", "preprocessing.area_min=0"], r"area_min=0\.0: must lie in \(0, 1\]"),
+        (["model=inception", "preprocessing.ratio_max=0.5"], r"ratio_max=0\.5: must not be below"),
+        (["model=cifarnet", "preprocessing.contrast_max=0.1"], r"contrast_max=0\.1: must not be below"),
+        (["preprocessing=none", "preprocessing.scale=0"], r"scale=0\.0: must not be 0"),
+    ],
+)
+def test_faults_within_options_are_named(overrides, message):
+    with pytest.raises(UserError, match=message):
+        checked(*overrides)
+
+
+def test_groups_given_as_values_are_refused():
+    config = composed()
+    config.dataset = 3
+    with pytest.raises(UserError, match=r"dataset=3: must be a group of keys"):
+        validate(config, start_dir=Path("/"))
+    config = composed()
+    config.dataset = {"name": "x"}
+    with pytest.raises(UserError, match=r"dataset\._target_=None: must name what builds it"):
+        validate(config, start_dir=Path("/"))
+
+
+def test_nearest_looks_at_the_last_part_of_a_key_too():
+    keys = ["pipeline.threads", "trainer.max_steps", "seed"]
+    assert nearest("threads", keys) == "pipeline.threads"
+    assert nearest("max_step", keys) == "trainer.max_steps"
+    assert nearest("sede", keys) == "seed"
