@@ -47,9 +47,15 @@ class Preflight(Callback):
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         try:
             checked = validate(_without_hydra(config), start_dir=os.getcwd())
-            _make_run_dir(checked)
         except UserError as error:
             raise SystemExit(_report(error)) from error
+        try:
+            _make_run_dir(checked)
+        except UserError as error:
+            _report(error)
+            record = importlib.import_module("slimexp.jobs.record")
+            record.record_failed_start(checked, config.hydra.overrides.task, str(error))
+            raise SystemExit(1) from error
 
 
 def main() -> None:
@@ -76,7 +82,7 @@ def _run_job(cfg: DictConfig, run_dir: Path) -> int:
     """Runs one job and returns its exit code; everything that can go wrong is said here."""
     try:
         config = validate(cfg, start_dir=hydra.utils.get_original_cwd(), run_dir=run_dir)
-        _job(config)(config)
+        _job(config)(config, list(HydraConfig.get().overrides.task))
     except (Interrupted, KeyboardInterrupt) as error:
         signum = getattr(error, "signum", 2)
         return _report(str(error) or "interrupted", exit_code=128 + signum)

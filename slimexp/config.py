@@ -94,7 +94,13 @@ def _fraction(owner: object, prefix: str, *names: str, zero: bool = False, one: 
             _require(ok, f"{prefix}.{name}", value, f"must lie in {low}0, 1{high}.")
 
 
-def _path() -> Any:
+def _class_names(owner: Any) -> None:
+    rule = "must be a list of names, or a text file with one name a line."
+    ok = owner.class_names is None or isinstance(owner.class_names, (str, list))
+    _require(ok, "dataset.class_names", owner.class_names, rule)
+
+
+def _path_field() -> Any:
     """Declares a path: relative ones count from the folder the user started in."""
     return dataclasses.field(default=MISSING, metadata={"path": True})
 
@@ -111,7 +117,7 @@ class JobConfig:
 class DigitsConfig:
     _target_: str = MISSING
     name: str = MISSING
-    cache_dir: str | None = _path()
+    cache_dir: str | None = _path_field()
     check_files: bool = MISSING
     flip: bool = MISSING
 
@@ -120,11 +126,11 @@ class DigitsConfig:
 class ListFileConfig:
     _target_: str = MISSING
     name: str = MISSING
-    train_list: str = _path()
-    eval_list: str | None = _path()
-    image_dir: str | None = _path()
+    train_list: str = _path_field()
+    eval_list: str | None = _path_field()
+    image_dir: str | None = _path_field()
     num_classes: int | None = MISSING
-    class_names: Any = MISSING
+    class_names: Any = _path_field()
     task: Task = MISSING
     labels_offset: int = MISSING
     check_files: bool = MISSING
@@ -133,27 +139,24 @@ class ListFileConfig:
     def __post_init__(self) -> None:
         _at_least(self, "dataset", 1, "num_classes")
         _at_least(self, "dataset", 0, "labels_offset")
-        _require(
-            self.class_names is None or isinstance(self.class_names, (str, list)),
-            "dataset.class_names",
-            self.class_names,
-            "must be a list of names, or a text file with one name a line.",
-        )
+        _class_names(self)
 
 
 @dataclasses.dataclass
 class ImageFolderConfig:
     _target_: str = MISSING
     name: str = MISSING
-    root: str = _path()
+    root: str = _path_field()
     train_dir: str | None = MISSING
     eval_dir: str | None = MISSING
     eval_fraction: float = MISSING
+    class_names: Any = _path_field()
     check_files: bool = MISSING
     flip: bool = MISSING
 
     def __post_init__(self) -> None:
         _fraction(self, "dataset", "eval_fraction", zero=True)
+        _class_names(self)
 
 
 # --- model, preprocessing ---------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def validate(cfg: DictConfig, *, start_dir: str | Path, run_dir: str | Path | No
 
 
 def flatten(config: object, prefix: str = "") -> dict[str, Any]:
-    """Returns a configuration's leaves as `{"pipeline.threads": 4, ...}`; lists stay whole, enums become their names."""
+    """Returns a configuration's leaves as `{"pipeline.threads": 4, ...}`; lists stay whole, enums are their names."""
     items: Iterator[tuple[str, Any]]
     if dataclasses.is_dataclass(config):
         items = ((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))
@@ -161,7 +161,7 @@ def _typed(prefix: str, schema: type, values: Mapping[str, Any], start_dir: Path
     instance = schema(**_converted(prefix, schema, values))
     for field in dataclasses.fields(schema):
         value = getattr(instance, field.name)
-        if field.metadata.get("path") and value is not None:
+        if field.metadata.get("path") and isinstance(value, str):
             setattr(instance, field.name, os.path.normpath(start_dir / Path(value).expanduser()))
     return instance
 

@@ -92,7 +92,10 @@ def test_flatten_names_every_leaf_and_writes_enums_by_name():
         ("+pipeline.thread=3", r"pipeline\.thread=3: there is no such key; the nearest is pipeline\.threads\."),
         ("+optimizer.momentun=1", r"the nearest is optimizer\.momentum\."),
         ("+threads=8", r"the nearest is pipeline\.threads\."),
-        ("+dataset.train_list=a.txt", r"dataset\.train_list=a\.txt: digits has no such key, another option of dataset has"),
+        (
+            "+dataset.train_list=a.txt",
+            r"dataset\.train_list=a\.txt: digits has no such key, another option of dataset has",
+        ),
         ("+pipeline.queues.red.capacity=1", r"the nearest is pipeline\.queues\.read\.capacity\."),
         ("pipeline.threads=0", r"pipeline\.threads=0: must be 1 or more\."),
         ("pipeline.batch_size=-1", r"pipeline\.batch_size=-1: must be 1 or more\."),

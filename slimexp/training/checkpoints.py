@@ -25,6 +25,8 @@ _DATA, _INDEX = ".data-00000-of-00001", ".index"
 class Checkpoints:
     """The checkpoints of one run, in one folder: `model.ckpt-N.{index,data-00000-of-00001}` and the file `checkpoint`.
 
+    Only one process may write into a folder.
+
     Args:
         folder: Created when the first checkpoint is saved.
         max_to_keep: How many of the latest to keep; older ones are deleted after a new one is complete.
@@ -63,7 +65,7 @@ class Checkpoints:
         Raises:
             UserError: If the folder cannot be written (no room, no permission).
         """
-        temporary = str(self.folder / f".{_PREFIX}-{step}.{os.getpid()}.tmp")
+        temporary = str(self.folder / f".{_PREFIX}-{step}.tmp")
         names = sorted(values)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +86,7 @@ class Checkpoints:
                 "Make room or choose another run_dir; earlier checkpoints are untouched."
             ) from error
         finally:
-            for left in self.folder.glob(f".{_PREFIX}-*.{os.getpid()}.tmp*"):
+            for left in self.folder.glob(f".{_PREFIX}-*.tmp*"):  # Also those of a run that was killed.
                 left.unlink(missing_ok=True)
         return self.prefix(step)
 

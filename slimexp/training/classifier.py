@@ -92,31 +92,34 @@ class Classifier:
             UserError: If the network does not return logits of shape [B, num_classes].
         """
 
-        def trace(images: tf.Tensor) -> tf.Tensor:
-            logits, _ = self(images, is_training=True)
-            return logits
+        shapes = []
 
-        images = tf.TensorSpec([1, self.image_size, self.image_size, 3], tf.float32)
-        with slim.stateless_randomness(seed=0, step=tf.constant(0, tf.int64), replica=0):
-            logits = tf.function(trace).get_concrete_function(images).outputs[0]
-        if logits.shape.rank != 2 or logits.shape[1] != self.num_classes:
+        def trace(images: tf.Tensor) -> None:
+            logits, _ = self._network(images, is_training=True)
+            shapes.append(logits.shape)
+
+        self.store.build(trace, tf.TensorSpec([None, self.image_size, self.image_size, 3], tf.float32))
+        if shapes[0].rank != 2 or shapes[0][1] != self.num_classes:
             raise UserError(
-                f"model.network._target_={_full_name(self.network)}: returns logits of shape {logits.shape} for "
-                f"images of {self.image_size} pixels, not [batch, {self.num_classes}]. A fully convolutional network "
-                "gives one row an image with model.network.global_pool=true."
+                f"model.network._target_={_full_name(self.network)}: returns logits of shape {shapes[0]} for images of "
+                f"{self.image_size} pixels, not [batch, {self.num_classes}]. A fully convolutional network gives one "
+                "row an image with model.network.global_pool=true."
             )
         self.store.freeze()
 
     def __call__(self, images: tf.Tensor, *, is_training: bool) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns logits, float32 [B, num_classes], and end points for images, float32 [B, S, S, 3]."""
-        with self._arg_scope(), tf.compat.v1.variable_scope("", custom_getter=self.store, use_resource=True):
-            output = self.network(images, num_classes=self.num_classes, is_training=is_training, **self._args)
-        logits, end_points = output if isinstance(output, tuple) else (output, {})
-        return logits, end_points
+        with self.store.in_use():
+            return self._network(images, is_training=is_training)
 
     def num_parameters(self) -> int:
         """Returns the number of trainable values."""
-        return sum(variable.shape.num_elements() for variable in self.store.trainable_variables)
+        return sum(variable.shape.num_elements() for variable in self.store.trainable_variables.values())
+
+    def _network(self, images: tf.Tensor, *, is_training: bool) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        with self._arg_scope():
+            output = self.network(images, num_classes=self.num_classes, is_training=is_training, **self._args)
+        return output if isinstance(output, tuple) else (output, {})
 
     def _arg_scope(self) -> Any:
         arg_scope = getattr(self.network, "arg_scope", None)
@@ -137,9 +140,7 @@ class Classifier:
         arg_scope = getattr(self.network, "arg_scope", None)
         takes_decay = arg_scope is not None and _takes(arg_scope, "batch_norm_decay")
         if "batch_norm_decay" in self._scope_args and not takes_decay:
-            raise UserError(
-                f"model.batch_norm_decay={self._scope_args['batch_norm_decay']}: {name} has no batch norm."
-            )
+            raise UserError(f"model.batch_norm_decay={self._scope_args['batch_norm_decay']}: {name} has no batch norm.")
 
 
 def _takes(function: Callable[..., Any], argument: str) -> bool:

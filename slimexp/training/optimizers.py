@@ -68,13 +68,25 @@ def ftrl(
     l2: float,
 ) -> Any:
     """Returns FTRL-proximal (McMahan et al., KDD 2013)."""
-    return _train.FtrlOptimizer(
+    return _Ftrl(
         learning_rate,
         learning_rate_power=learning_rate_power,
         initial_accumulator_value=initial_accumulator_value,
         l1_regularization_strength=l1,
         l2_regularization_strength=l2,
     )
+
+
+class _Ftrl(_train.FtrlOptimizer):
+    """The only one of the seven that would not call a callable learning rate itself."""
+
+    def _prepare(self) -> None:
+        learning_rate = self._learning_rate
+        self._learning_rate = learning_rate()
+        try:
+            super()._prepare()
+        finally:
+            self._learning_rate = learning_rate
 
 
 def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:
@@ -89,11 +101,10 @@ def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:
 def named_slots(optimizer: Any, variables: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Yields the optimizer's variables with TF-Slim's names, e.g. `vgg_16/fc8/weights/Momentum`, `beta1_power`."""
     name = optimizer.get_name()
+    keys = next((k for kind, k in _SLOTS.items() if isinstance(optimizer, kind)), sorted(optimizer.get_slot_names()))
     for variable in variables:
-        for number, key in enumerate(_SLOTS.get(type(optimizer), sorted(optimizer.get_slot_names()))):
-            slot = optimizer.get_slot(variable, key)
-            if slot is not None:
-                yield f"{_op_name(variable)}/{name}" + (f"_{number}" if number else ""), slot
+        for number, key in enumerate(keys):
+            yield f"{_op_name(variable)}/{name}" + (f"_{number}" if number else ""), optimizer.get_slot(variable, key)
     if isinstance(optimizer, _train.AdamOptimizer):
         beta1_power, beta2_power = optimizer._get_beta_accumulators()
         yield "beta1_power", beta1_power

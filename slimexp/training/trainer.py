@@ -50,7 +50,7 @@ class Trainer:
     ) -> None:
         self.classifier = classifier
         self.strategy = strategy
-        self._schedule = schedule
+        self.schedule = schedule
         self._loss = dict(loss)
         self._clip_gradient_norm = clip_gradient_norm
         self._check_numerics = check_numerics
@@ -66,7 +66,7 @@ class Trainer:
             classifier.build()
             learning_rate: LearningRate = lambda: schedule(self.global_step)  # noqa: E731  # Typed, and asked every step.
             self._optimizer = make_optimizer(learning_rate)
-            create_slots(self._optimizer, classifier.store.trainable_variables)
+            create_slots(self._optimizer, self._trainable)
         self._train = tf.function(self._train_replicas)
         self._evaluate = tf.function(self._evaluate_replicas)
         self._examine = tf.function(self._examine_replicas)
@@ -135,9 +135,12 @@ class Trainer:
             if name in values:
                 variable.assign(values[name])
 
+    @property
+    def _trainable(self) -> list[Any]:
+        return list(self.classifier.store.trainable_variables.values())
+
     def _variables(self) -> dict[str, Any]:
-        trainable = self.classifier.store.trainable_variables
-        slots = dict(named_slots(self._optimizer, trainable))
+        slots = dict(named_slots(self._optimizer, self._trainable))
         return {**self.classifier.store.variables, **slots, "global_step": self.global_step}
 
     def _train_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -150,7 +153,7 @@ class Trainer:
             self._optimizer,
             global_step=self.global_step,
             update_ops=update_ops,
-            variables_to_train=self.classifier.store.trainable_variables,
+            variables_to_train=self._trainable,
             transform_grads_fn=lambda gradients: self._transform_gradients(gradients, values),
             check_numerics=self._check_numerics,
         )
@@ -169,7 +172,7 @@ class Trainer:
             "loss": loss,
             "regularization_loss": regularization,
             "total_loss": loss + regularization,
-            "learning_rate": self._schedule(self.global_step.read_value()),
+            "learning_rate": self.schedule(self.global_step.read_value()),
         }
         return values, own.update_ops
 
@@ -194,8 +197,7 @@ class Trainer:
     def _examine_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
         def replica(batch: Batch) -> dict[str, tf.Tensor]:
             values, _ = self._losses(batch)
-            trainable = self.classifier.store.trainable_variables
-            gradients = tf.gradients(values["total_loss"], list(trainable))
+            gradients = tf.gradients(values["total_loss"], self._trainable)
             return {**values, "gradient_norm": tf.linalg.global_norm([g for g in gradients if g is not None])}
 
         return self._mean(self.strategy.run(replica, args=(batch,)))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_the_bytes_depend_on_the_values_alone(tmp_path):
     first = Checkpoints(tmp_path / "a").save(7, VALUES)
     second = Checkpoints(tmp_path / "b").save(7, dict(reversed(VALUES.items())))
     for part in (".index", ".data-00000-of-00001"):
-        assert open(first + part, "rb").read() == open(second + part, "rb").read()
+        assert Path(first + part).read_bytes() == Path(second + part).read_bytes()
 
 
 def test_no_folder_is_no_checkpoint(tmp_path):
@@ -71,7 +72,7 @@ def test_a_half_checkpoint_is_not_found(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(7, VALUES)
     (tmp_path / "model.ckpt-9.index").touch()  # Its data is missing.
-    (tmp_path / ".model.ckpt-9.123.tmp.index").touch()
+    (tmp_path / ".model.ckpt-9.tmp.index").touch()
     assert checkpoints.latest_step() == 7
 
 
@@ -119,3 +120,4 @@ def test_a_kill_while_saving_leaves_the_last_complete_one(tmp_path):
         assert (values["w"] == step).all()
     checkpoints.save(latest + 1, VALUES)
     assert checkpoints.latest_step() == latest + 1
+    assert not list(tmp_path.glob(".*"))

@@ -60,6 +60,7 @@ def test_describe_says_what_was_resolved():
     ).describe()
     assert text.startswith("exponential: 0.01 at step 0")
     assert text.endswith("times 0.94 every 20 steps")
-    assert "new values at steps 4, 12" in Piecewise(
-        initial=1.0, decay_factor=0.1, boundaries_epochs=[1, 3], steps_per_epoch=4
-    ).describe()
+    assert (
+        "new values at steps 4, 12"
+        in Piecewise(initial=1.0, decay_factor=0.1, boundaries_epochs=[1, 3], steps_per_epoch=4).describe()
+    )

@@ -1,0 +1,133 @@
+"""From the configuration to the objects that a job works with; nothing is trained or recorded here."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import numpy as np
+
+from slimexp.config import Config
+from slimexp.dataset.split import Dataset
+from slimexp.dataset.summary import class_counts
+from slimexp.errors import UserError
+from slimexp.jobs.targets import call, locate
+from slimexp.pipeline import PipelineSettings
+from slimexp.training.classifier import Classifier
+
+__all__ = [
+    "batch_norm_decay",
+    "check_targets",
+    "classifier",
+    "dataset",
+    "loss_settings",
+    "pipeline_settings",
+    "preprocessing",
+]
+
+
+def check_targets(config: Config) -> None:
+    """Looks up every `_target_`, so that a wrong one is known before any work starts."""
+    for group in ("dataset", "preprocessing", "optimizer", "learning_rate"):
+        option = getattr(config, group)
+        locate(f"{group}._target_", option["_target_"] if isinstance(option, dict) else option._target_)
+    network(config)
+
+
+def network(config: Config) -> Any:
+    """Returns the network function."""
+    return locate("model.network._target_", config.model.network["_target_"])
+
+
+def dataset(config: Config) -> Dataset:
+    """Loads what the examples are; no image is read."""
+    option = config.dataset
+    loaded = call("dataset", option, ignore=("flip",))
+    if not isinstance(loaded, Dataset):
+        raise UserError(f"dataset._target_: returned a {type(loaded).__name__}; it must be a slimexp.dataset.Dataset.")
+    return loaded
+
+
+def preprocessing(config: Config, *, size_px: int, is_training: bool) -> Any:
+    """Returns the preprocessing for training or for evaluation."""
+    return call("preprocessing", config.preprocessing, ignore=("name",), size_px=size_px, is_training=is_training)
+
+
+def pipeline_settings(config: Config, *, batch_size: int | None = None) -> PipelineSettings:
+    """Returns the pipeline's numbers, with another batch size if one is given."""
+    pipeline = config.pipeline
+    capacities = {
+        f"{f.name}_capacity": getattr(pipeline.queues, f.name).capacity for f in dataclasses.fields(pipeline.queues)
+    }
+    return PipelineSettings(
+        threads=pipeline.threads,
+        readers=pipeline.readers,
+        batch_size=batch_size or pipeline.batch_size,
+        shuffle=pipeline.shuffle,
+        **capacities,
+    )
+
+
+def classifier(config: Config, *, num_classes: int, image_size: int) -> Classifier:
+    """Returns the network with its settings; its variables are created later, by the trainer."""
+    network_args = {key: value for key, value in config.model.network.items() if key != "_target_"}
+    if config.model.dropout_keep_prob is not None:
+        network_args["dropout_keep_prob"] = config.model.dropout_keep_prob
+    return Classifier(
+        network(config),
+        num_classes=num_classes,
+        image_size=image_size,
+        weight_decay=config.model.weight_decay,
+        batch_norm_decay=config.model.batch_norm_decay,
+        network_args=network_args,
+        seed=config.seed,
+    )
+
+
+def batch_norm_decay(config: Config) -> float | None:
+    """Returns the decay of the moving averages, the network's own where none is set; None without batch norm."""
+    if config.model.batch_norm_decay is not None:
+        return config.model.batch_norm_decay
+    arg_scope = getattr(network(config), "arg_scope", None)
+    parameter = arg_scope and inspect.signature(arg_scope).parameters.get("batch_norm_decay")
+    return parameter.default if parameter else None
+
+
+def loss_settings(config: Config, data: Dataset) -> dict[str, Any]:
+    """Returns the arguments of `add_classification_losses` for a dataset.
+
+    Raises:
+        UserError: If the loss does not fit the dataset's task, or the class weights its number of classes.
+    """
+    fitting = {"single": "softmax", "multi": "sigmoid"}[data.task]
+    name = config.loss.name.value
+    if name not in ("auto", fitting):
+        raise UserError(
+            f"loss.name={name}: dataset {data.name} has {data.task}-label examples; they need loss={fitting} (or auto)."
+        )
+    return {
+        "name": fitting,
+        "label_smoothing": config.loss.label_smoothing,
+        "aux_weight": config.loss.aux_weight,
+        "class_weights": _class_weights(config.loss.class_weights, data),
+    }
+
+
+def _class_weights(asked: Any, data: Dataset) -> list[float] | None:
+    if asked is None:
+        return None
+    if asked == "balanced":
+        if data.task == "multi":
+            raise UserError(
+                "loss.class_weights=balanced: only single-label datasets have one class an image to balance by; "
+                "for multi-label ones give a list of one weight a label."
+            )
+        # n / (classes * count), as scikit-learn's `balanced`: the mean weight over the examples is 1.
+        counts = np.maximum(class_counts(data.train, data.num_classes), 1)
+        return [float(weight) for weight in len(data.train) / (data.num_classes * counts)]
+    if len(asked) != data.num_classes:
+        raise UserError(
+            f"loss.class_weights={asked}: {len(asked)} weights for {data.num_classes} classes; give one a class."
+        )
+    return [float(weight) for weight in asked]

@@ -1,0 +1,212 @@
+"""The job `train`: from a dataset to a trained, evaluated and recorded network."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from slimexp.config import Config
+from slimexp.dataset.split import Dataset, Split
+from slimexp.dataset.summary import describe, fingerprint
+from slimexp.jobs import build
+from slimexp.jobs.evaluation import Evaluator
+from slimexp.jobs.record import exclusive, resume_step, start_tracking
+from slimexp.jobs.targets import call
+from slimexp.pipeline import Feed
+from slimexp.tracking import Progress, Tracker
+from slimexp.training.checkpoints import Checkpoints
+from slimexp.training.classifier import choose_image_size
+from slimexp.training.devices import make_deterministic, make_strategy
+from slimexp.training.loop import fit
+from slimexp.training.schedules import Schedule
+from slimexp.training.signals import StopSignals
+from slimexp.training.trainer import Trainer
+
+__all__ = ["run"]
+
+_log = logging.getLogger("slimexp")
+
+
+def run(config: Config, overrides: Sequence[str] = ()) -> None:
+    """Trains as the configuration says, or goes on where the run in `run_dir` ended.
+
+    Args:
+        config: Checked.
+        overrides: What the command changed, for the run's name.
+
+    Raises:
+        UserError: For what the user can mend; the run is then recorded as FAILED.
+        Interrupted: After a signal, once a checkpoint is saved; the run is then recorded as KILLED.
+    """
+    checkpoints = Checkpoints(Path(config.run_dir) / "checkpoints", max_to_keep=config.trainer.max_to_keep)
+    with StopSignals() as signals, exclusive(Path(config.run_dir)):
+        first_step = resume_step(config, checkpoints)
+        with start_tracking(config, overrides, first_step) as tracker:
+            _log.info("Run folder: %s", config.run_dir)
+            train(config, checkpoints, first_step, tracker, signals)
+
+
+def train(
+    config: Config, checkpoints: Checkpoints, first_step: int | None, tracker: Tracker, signals: StopSignals
+) -> None:
+    """Builds everything, trains, evaluates, and says where the results are."""
+    build.check_targets(config)
+    _warn_about_preprocessing(config)
+    if config.trainer.deterministic:
+        make_deterministic()
+    data = build.dataset(config)
+    _log.info("%s", describe(data))
+    tracker.set_tags({"dataset.train.fingerprint": fingerprint(data.train)})
+
+    image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
+    strategy = make_strategy()
+    settings = build.pipeline_settings(config)
+    settings.check(len(data.train), strategy.num_replicas_in_sync, is_training=True)
+    last_step = count_steps(config, len(data.train))
+    trainer = make_trainer(config, data, image_size, last_step, strategy)
+    _log.info("%s", _resolved(config, trainer, image_size, last_step, len(data.train)))
+    _warn_about_moving_averages(config, last_step)
+
+    if first_step is not None:
+        trainer.restore(checkpoints.load(first_step))
+        _log.info("Going on from the checkpoint of step %d.", first_step)
+        if first_step >= last_step:
+            _log.warning(
+                "The run is at step %d of %d already: nothing is left to train. Raise trainer.max_steps to go on.",
+                first_step,
+                last_step,
+            )
+    evaluator = Evaluator(config, data, trainer, image_size, tracker, signals)
+    feed = Feed(
+        data.train,
+        preprocessing=build.preprocessing(config, size_px=image_size, is_training=True),
+        settings=settings,
+        seed=config.seed,
+        is_training=True,
+        start_position=trainer.step * settings.batch_size,
+        strategy=strategy,
+    )
+    with feed, Progress(last_step, trainer.step, settings.batch_size) as progress:
+        fit(
+            trainer,
+            feed,
+            last_step=last_step,
+            log_every_steps=config.trainer.log_every_steps,
+            save_every_steps=config.trainer.save_every_steps,
+            eval_every_steps=config.trainer.eval_every_steps,
+            meter=progress,
+            log=functools.partial(_log_step, tracker, progress),
+            save=lambda step: _save(checkpoints, trainer, step),
+            evaluate=evaluator.evaluate,
+            name_examples=functools.partial(_name_examples, data.train),
+            signals=signals,
+        )
+    evaluator.draw_figures()
+    _say_where_everything_is(config, checkpoints, evaluator, tracker)
+
+
+def count_steps(config: Config, num_examples: int) -> int:
+    """Returns the run's last step: `trainer.max_steps` or `trainer.epochs`, whichever comes first."""
+    trainer = config.trainer
+    steps = [] if trainer.max_steps is None else [trainer.max_steps]
+    if trainer.epochs is not None:
+        steps.append(max(math.ceil(trainer.epochs * num_examples / config.pipeline.batch_size), 1))
+    return min(steps)
+
+
+def make_trainer(
+    config: Config, data: Dataset, image_size: int, last_step: int, strategy: tf.distribute.Strategy
+) -> Trainer:
+    """Puts network, loss, schedule and optimizer together."""
+    schedule: Schedule = call(
+        "learning_rate",
+        config.learning_rate,
+        ignore=("name",),
+        steps_per_epoch=len(data.train) / config.pipeline.batch_size,
+        total_steps=last_step,
+    )
+    return Trainer(
+        build.classifier(config, num_classes=data.num_classes, image_size=image_size),
+        make_optimizer=lambda rate: call("optimizer", config.optimizer, rate, ignore=("name",)),
+        schedule=schedule,
+        loss=build.loss_settings(config, data),
+        strategy=strategy,
+        clip_gradient_norm=config.trainer.clip_gradient_norm,
+        check_numerics=config.trainer.check_numerics,
+        seed=config.seed,
+    )
+
+
+def _log_step(tracker: Tracker, progress: Progress, step: int, values: dict[str, float]) -> None:
+    rates = progress.report(step, loss=values["loss"], learning_rate=values["learning_rate"])
+    tracker.log_metrics(step, {f"train/{key}": value for key, value in {**values, **rates}.items()})
+
+
+def _save(checkpoints: Checkpoints, trainer: Trainer, step: int) -> None:
+    checkpoints.save(step, trainer.state())
+    _log.info("Saved the checkpoint of step %d.", step)
+
+
+def _name_examples(split: Split, indices: np.ndarray) -> str:
+    return "\n".join(f"  {split.origin(int(i))}: {split.path(int(i))!r}" for i in indices)
+
+
+def _resolved(config: Config, trainer: Trainer, image_size: int, last_step: int, num_examples: int) -> str:
+    """Says what was made of the settings."""
+    batch_size = config.pipeline.batch_size
+    replicas = trainer.strategy.num_replicas_in_sync
+    device = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    per_replica = batch_size // replicas
+    epochs = last_step * batch_size / num_examples
+    parameters = trainer.classifier.num_parameters()
+    return (
+        f"Network: {config.model.name}, images of {image_size} x {image_size}, {parameters:,} parameters to train.\n"
+        f"Batches: {batch_size} images = {per_replica} x {replicas} replica on the {device}; "
+        f"{config.pipeline.readers} readers, {config.pipeline.threads} preprocessing threads.\n"
+        f"Steps: to {last_step}, which is {epochs:.1f} epochs of {num_examples} images.\n"
+        f"Learning rate: {trainer.schedule.describe()}."
+    )
+
+
+def _warn_about_preprocessing(config: Config) -> None:
+    chosen: Any = config.preprocessing
+    name = chosen.get("name") if isinstance(chosen, dict) else chosen.name
+    if config.model.preprocessing not in (None, name):
+        _log.warning(
+            "preprocessing=%s: %s was designed for preprocessing=%s; published checkpoints of it expect that.",
+            name,
+            config.model.name,
+            config.model.preprocessing,
+        )
+
+
+def _warn_about_moving_averages(config: Config, last_step: int) -> None:
+    decay = build.batch_norm_decay(config)
+    if decay is not None and decay**last_step > 0.1:
+        _log.warning(
+            "model.batch_norm_decay=%g over %d steps: the moving averages of batch norm will still be %.0f %% initial "
+            "value at the end, so evaluation will look worse than training. Train longer, or lower the decay "
+            "(0.9 settles in about 50 steps).",
+            decay,
+            last_step,
+            100 * decay**last_step,
+        )
+
+
+def _say_where_everything_is(config: Config, checkpoints: Checkpoints, evaluator: Evaluator, tracker: Tracker) -> None:
+    lines = ["", *evaluator.summary_lines(), f"Run folder:  {config.run_dir}"]
+    step = checkpoints.latest_step()
+    if step is not None:
+        lines.append(f"Checkpoint:  {checkpoints.prefix(step)}")
+    if tracker.run_id:
+        lines.append(f"MLflow run:  {tracker.run_id} in experiment {config.tracking.experiment}")
+    if tracker.ui_command:
+        lines.append(f"Compare:     {tracker.ui_command}")
+    print("\n".join(lines), flush=True)

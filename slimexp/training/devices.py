@@ -1,0 +1,25 @@
+"""Where training runs: on a GPU if there is one, else on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+
+import tensorflow as tf
+
+__all__ = ["make_deterministic", "make_strategy"]
+
+
+def make_strategy() -> tf.distribute.Strategy:
+    """Returns a strategy over one device: the first GPU, or the CPU where there is none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    # In a second job of one process the device is in use already, and its memory setting stays.
+    with contextlib.suppress(RuntimeError):
+        tf.config.experimental.set_memory_growth(gpus[0], True)
+    return tf.distribute.OneDeviceStrategy("/gpu:0")
+
+
+def make_deterministic() -> None:
+    """Makes every op of this process deterministic; one that cannot be raises when it is used."""
+    tf.config.experimental.enable_op_determinism()

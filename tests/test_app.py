@@ -1,0 +1,113 @@
+"""The command line, as real processes: help, configuration, typos, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+
+def slimexp(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "slimexp", *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_help_shows_groups_and_five_commands(tmp_path):
+    done = slimexp("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.count("python -m slimexp") == 5
+    for group in ("dataset: digits, image_folder, listfile", "model: cifarnet, inception", "optimizer: adadelta"):
+        assert group in done.stdout
+
+
+def test_cfg_prints_the_configuration(tmp_path):
+    done = slimexp("--cfg", "job", "model=vgg16", "pipeline.threads=8", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "threads: 8" in done.stdout
+    assert "slimexp.nets.vgg.vgg_16" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pipeline.thread=8"], "pipeline.thread: there is no such key; the nearest is pipeline.threads."),
+        (["+pipeline.thread=8"], "pipeline.thread=8: there is no such key; the nearest is pipeline.threads."),
+        (["modle=vgg16"], "modle: there is no such key; the nearest is model."),
+        (["model=vg16"], "model=vg16: there is no such option; the nearest is vgg16, of cifarnet,"),
+        (["pipeline.threads=abc"], "pipeline.threads: Value 'abc' of type 'str' could not be converted to Integer"),
+        (["pipeline.threads=1,2"], "To sweep over it, add --multirun"),
+        (["dataset=listfile"], "dataset.train_list is not set"),
+        (["seed=${nope}"], "seed: Interpolation key 'nope' not found"),
+        (["job=tain"], "job=tain: there is no such option; the nearest is train"),
+    ],
+)
+def test_a_typo_ends_in_one_message_and_leaves_nothing_behind(tmp_path, arguments, message):
+    done = slimexp(*arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_traceback_comes_when_asked_for(tmp_path):
+    done = slimexp("pipeline.thread=8", cwd=tmp_path, HYDRA_FULL_ERROR="1")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--cfg", "job"], ["--help"], ["+pipeline.thread=8"], ["pipeline.threads=0"]])
+def test_nothing_heavy_is_imported_before_the_configuration_is_valid(tmp_path, arguments):
+    script = textwrap.dedent(
+        """
+        import json, sys
+        sys.argv = ["slimexp", *json.loads(sys.argv[1])]
+        from slimexp.app import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        heavy = {"tensorflow", "mlflow", "matplotlib", "sklearn", "pandas"} & set(sys.modules)
+        print("HEAVY", sorted(heavy))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(arguments)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.endswith("HEAVY []\n"), done.stdout + done.stderr
+
+
+def test_a_wheel_carries_the_configuration_and_starts(repository, tmp_path):
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "--wheel-dir", str(tmp_path), str(repository)], check=True, timeout=120)
+    (wheel,) = tmp_path.glob("slimexp-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "site")
+    assert "slimexp/conf/config.yaml" in names
+    assert not [name for name in names if name.startswith(("tests/", "scripts/", "conf/"))]
+    entry_points = next((tmp_path / "site").glob("*.dist-info/entry_points.txt")).read_text()
+    assert "slimexp = slimexp.app:main" in entry_points
+    done = subprocess.run(
+        [sys.executable, "-c", "import slimexp.config as c; print(c.CONFIG_DIR)"],
+        cwd=tmp_path / "site",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path / "site" / "slimexp" / "conf")
+    done = slimexp("--cfg", "job", cwd=tmp_path / "site", PYTHONPATH=str(tmp_path / "site"))
+    assert done.returncode == 0
+    assert "slimexp.nets.lenet.lenet" in done.stdout
