@@ -1,0 +1,25 @@
+"""Sources of examples: what the images are and which labels they have, never how they are read."""
+
+from slimexp.dataset.checks import check_files
+from slimexp.dataset.class_names import load_class_names
+from slimexp.dataset.digits import load_digits
+from slimexp.dataset.image_folder import load_image_folder
+from slimexp.dataset.listfile import load_listfile
+from slimexp.dataset.listfile_grammar import format_path
+from slimexp.dataset.split import Dataset, Split
+from slimexp.dataset.summary import class_counts, describe, fingerprint, label_counts
+
+__all__ = [
+    "Dataset",
+    "Split",
+    "check_files",
+    "class_counts",
+    "describe",
+    "fingerprint",
+    "format_path",
+    "label_counts",
+    "load_class_names",
+    "load_digits",
+    "load_image_folder",
+    "load_listfile",
+]
