@@ -82,6 +82,7 @@ def _run_job(cfg: DictConfig, run_dir: Path) -> int:
     """Runs one job and returns its exit code; everything that can go wrong is said here."""
     try:
         config = validate(cfg, start_dir=hydra.utils.get_original_cwd(), run_dir=run_dir)
+        _start_tensorflow(run_dir / "slimexp.log")
         _job(config)(config, list(HydraConfig.get().overrides.task))
     except (Interrupted, KeyboardInterrupt) as error:
         signum = getattr(error, "signum", 2)
@@ -98,9 +99,23 @@ def _run_job(cfg: DictConfig, run_dir: Path) -> int:
     return 0
 
 
+def _start_tensorflow(log_file: Path) -> None:
+    """Imports TensorFlow; the notes that its C++ parts print at the start go to the log file."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    screen = os.dup(2)
+    try:
+        with open(log_file, "ab") as file:
+            os.dup2(file.fileno(), 2)
+            tensorflow = importlib.import_module("tensorflow")
+            tensorflow.config.list_physical_devices()  # Looks for a GPU and its driver.
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+
+
 def _job(config: Config) -> Any:
-    """Imports the job's function; TensorFlow and MLflow come in with it."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notes; its errors still show.
+    """Imports the job's function."""
     module, _, name = config.job._target_.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)

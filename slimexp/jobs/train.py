@@ -60,7 +60,7 @@ def train(
     build.check_targets(config)
     _warn_about_preprocessing(config)
     if config.trainer.deterministic:
-        make_deterministic()
+        make_deterministic(config.seed)
     data = build.dataset(config)
     _log.info("%s", describe(data))
     tracker.set_tags({"dataset.train.fingerprint": fingerprint(data.train)})
@@ -108,7 +108,7 @@ def train(
             name_examples=functools.partial(_name_examples, data.train),
             signals=signals,
         )
-    evaluator.draw_figures()
+    evaluator.write_report()
     _say_where_everything_is(config, checkpoints, evaluator, tracker)
 
 

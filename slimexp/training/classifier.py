@@ -95,7 +95,9 @@ class Classifier:
         shapes = []
 
         def trace(images: tf.Tensor) -> None:
-            logits, _ = self._network(images, is_training=True)
+            # What is random here is never executed, but deterministic mode refuses it without a seed.
+            with slim.stateless_randomness(seed=0, step=0):
+                logits, _ = self._network(images, is_training=True)
             shapes.append(logits.shape)
 
         self.store.build(trace, tf.TensorSpec([None, self.image_size, self.image_size, 3], tf.float32))

@@ -20,6 +20,11 @@ def make_strategy() -> tf.distribute.Strategy:
     return tf.distribute.OneDeviceStrategy("/gpu:0")
 
 
-def make_deterministic() -> None:
-    """Makes every op of this process deterministic; one that cannot be raises when it is used."""
+def make_deterministic(seed: int) -> None:
+    """Makes every op of this process deterministic; one that cannot be raises when it is used.
+
+    Args:
+        seed: For stateful random ops in a user's own code. Ours are stateless: a resumed run repeats them.
+    """
+    tf.random.set_seed(seed)
     tf.config.experimental.enable_op_determinism()
