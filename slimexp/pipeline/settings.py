@@ -1,0 +1,142 @@
+"""The numbers of the input pipeline: threads, batch size, queue capacities. TensorFlow is not imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from slimexp.errors import UserError
+
+__all__ = ["QUEUE_NAMES", "PipelineSettings", "QueueSettings"]
+
+QUEUE_NAMES = ("filename", "read", "prefetch", "batch")
+
+
+@dataclasses.dataclass(frozen=True)
+class QueueSettings:
+    """One bounded queue, with its capacity worked out.
+
+    Attributes:
+        name: One of `QUEUE_NAMES`.
+        capacity: The most elements it holds.
+        unit: What one element is: `names`, `images` or `batches`.
+    """
+
+    name: str
+    capacity: int
+    unit: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineSettings:
+    """How the four-queue pipeline is laid out. All counts are totals for the process, not per replica.
+
+    Attributes:
+        threads: Parallel calls that finish images (resize, flip, colour, mean).
+        readers: Parallel calls that read files and decode them.
+        batch_size: Examples in a global batch; each replica gets `batch_size / num_replicas` of them.
+        filename_capacity: File names waiting for a reader. None: 20 batches' worth, which is a few kilobytes.
+        read_capacity: Decoded windows (uint8) waiting for a preprocessing thread. None: one batch's worth, or twice
+            the larger of `readers` and `threads` where that is more. A 300 x 300 window takes 264 KiB.
+        prefetch_capacity: Finished images (float32) waiting to be batched. None: 2 batches' worth. A 224 x 224 image
+            takes 588 KiB, a 299 x 299 one 1.02 MiB.
+        batch_capacity: Global batches waiting for the training step. None: 2.
+        shuffle: Whether training visits the examples in another random order in each epoch. Evaluation never does.
+    """
+
+    threads: int = 4
+    readers: int = 4
+    batch_size: int = 32
+    filename_capacity: int | None = None
+    read_capacity: int | None = None
+    prefetch_capacity: int | None = None
+    batch_capacity: int | None = None
+    shuffle: bool = True
+
+    def queues(self) -> dict[str, QueueSettings]:
+        """Works out the four queues, in the order in which an example passes them.
+
+        Returns:
+            A dict from the names in `QUEUE_NAMES` to the queue's settings.
+        """
+        batch = self.batch_size
+        defaults = {
+            "filename": (20 * batch, "names"),
+            "read": (max(batch, 2 * self.readers, 2 * self.threads), "images"),
+            "prefetch": (2 * batch, "images"),
+            "batch": (2, "batches"),
+        }
+        queues = {}
+        for name, (default, unit) in defaults.items():
+            capacity = getattr(self, f"{name}_capacity")
+            queues[name] = QueueSettings(name, default if capacity is None else capacity, unit)
+        return queues
+
+    def check(self, num_examples: int, num_replicas: int = 1, *, is_training: bool = True) -> None:
+        """Refuses settings that cannot work, or a queue that defeats itself.
+
+        A batch is taken from the prefetch queue at once, so that queue has to hold one. The filename and read queues
+        may be as small as 1: their consumers take one element at a time, and producers keep finished ones meanwhile.
+
+        Args:
+            num_examples: Examples in the split.
+            num_replicas: Replicas that a batch is divided among.
+            is_training: Whether the stream is for training. For evaluation the last batch is padded, so there may be
+                fewer examples than a batch holds.
+
+        Raises:
+            UserError: If a value is refused; the message lists every one, each with its rule and the way out.
+        """
+        problems = self._count_problems()
+        if not problems:  # The rules below divide by these and compare them.
+            problems = self._batch_problems(num_examples, num_replicas, is_training) + self._queue_problems()
+        if problems:
+            raise UserError("\n".join(problems))
+
+    def _count_problems(self) -> list[str]:
+        problems = []
+        counts = {f"pipeline.{name}": getattr(self, name) for name in ("threads", "readers", "batch_size")}
+        for name in QUEUE_NAMES:
+            capacity = getattr(self, f"{name}_capacity")
+            if capacity is not None:
+                counts[f"pipeline.queues.{name}.capacity"] = capacity
+        for key, value in counts.items():
+            # bool is an int to Python; `threads: true` in a YAML file is a slip all the same.
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                problems.append(f"{key}={value!r} is refused: it must be a whole number of at least 1.")
+        return problems
+
+    def _batch_problems(self, num_examples: int, num_replicas: int, is_training: bool) -> list[str]:
+        problems = []
+        batch = self.batch_size
+        if num_examples < 1:
+            problems.append("There are no examples to read. Check the list file or folder that the dataset names.")
+        elif is_training and num_examples < batch:
+            fits = num_examples // num_replicas * num_replicas
+            advice = (
+                f"Set pipeline.batch_size={fits} or less"
+                if fits
+                else f"Use at most {num_examples} replicas (trainer.num_clones)"
+            )
+            problems.append(
+                f"pipeline.batch_size={batch} is more than the {num_examples} training examples, so a batch would "
+                f"hold the same image twice. {advice}, or add examples."
+            )
+        if batch % num_replicas:
+            lower = batch // num_replicas * num_replicas
+            either = " or ".join(str(size) for size in (lower, lower + num_replicas) if size)
+            problems.append(
+                f"pipeline.batch_size={batch} cannot be divided evenly among {num_replicas} replicas; it counts the "
+                f"images of all replicas together. Set it to {either}."
+            )
+        return problems
+
+    def _queue_problems(self) -> list[str]:
+        capacity = self.queues()["prefetch"].capacity
+        if capacity >= self.batch_size:
+            return []
+        problem = (
+            f"pipeline.queues.prefetch.capacity={capacity} defeats itself: a batch takes {self.batch_size} images at "
+            "once (pipeline.batch_size), so each would have to wait for the preprocessing threads, however far they "
+            f"could have been ahead. Set it to {self.batch_size} or more, or leave it out for twice the batch size."
+        )
+        return [problem]

@@ -1,0 +1,131 @@
+"""What all layers share: their inputs, variables, normalizers, and the alias of their output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from slimexp.slim import utils
+from slimexp.slim.variables import model_variable
+
+__all__ = [
+    "as_floating",
+    "channels_first",
+    "finish_layer",
+    "layer_variable",
+    "n_positive",
+    "scoped_alias",
+]
+
+Activation = Callable[[Any], Any]
+
+
+def as_floating(layer: str, inputs: Any) -> Any:
+    """Returns the inputs as a tensor.
+
+    Raises:
+        TypeError: If they are not of a floating point type.
+    """
+    inputs = tf.convert_to_tensor(inputs)
+    if not inputs.dtype.is_floating:
+        raise TypeError(
+            f"{layer}: the inputs must be floating point numbers, not {inputs.dtype.name}. Convert them, e.g. by "
+            "tf.image.convert_image_dtype."
+        )
+    return inputs
+
+
+def n_positive(layer: str, name: str, value: Any, n: int) -> list[int]:
+    """Returns one value or n of them as a list of n integers of 1 or more.
+
+    Raises:
+        ValueError: If their number is neither 1 nor n, or one is less than 1.
+    """
+    values = [value] if isinstance(value, int) or not hasattr(value, "__len__") else list(value)
+    if len(values) not in (1, n):
+        raise ValueError(f"{layer}: {name}={value!r} must be one integer or {n}.")
+    integers = [int(v) for v in values]
+    if min(integers) < 1:
+        raise ValueError(f"{layer}: {name}={value!r} must be 1 or more.")
+    return integers if len(integers) == n else integers * n
+
+
+def channels_first(layer: str, data_format: str | None, n: int) -> bool:
+    """Tells whether the channels come before the n spatial dimensions.
+
+    Raises:
+        ValueError: If the data format is not one for n spatial dimensions.
+    """
+    spatial = {1: "W", 2: "HW", 3: "DHW"}[n]
+    if data_format is None or data_format == f"N{spatial}C":
+        return False
+    if data_format == f"NC{spatial}":
+        return True
+    raise ValueError(f"{layer}: data_format={data_format!r} must be N{spatial}C or NC{spatial}.")
+
+
+def layer_variable(
+    name: str,
+    shape: Sequence[int],
+    dtype: tf.DType,
+    initializer: Any,
+    regularizer: Callable[[Any], Any] | None,
+    trainable: bool,
+    variables_collections: Mapping[str, Sequence[str]] | Sequence[str] | None,
+    **kwargs: Any,
+) -> Any:
+    """Gets or creates one of a layer's variables in the current variable scope.
+
+    Args:
+        name: Its name within the layer, e.g. `weights`.
+        shape: Its shape.
+        dtype: Its type.
+        initializer: Its initializer.
+        regularizer: Its regularizer, or None.
+        trainable: Whether it is trained.
+        variables_collections: Further collections for all of the layer's variables, or a dictionary by name.
+        **kwargs: As in `model_variable`.
+    """
+    return model_variable(
+        name,
+        shape=shape,
+        dtype=dtype,
+        initializer=initializer,
+        regularizer=regularizer,
+        trainable=trainable,
+        collections=utils.get_variable_collections(variables_collections, name),
+        **kwargs,
+    )
+
+
+def finish_layer(
+    outputs: Any,
+    alias: str,
+    *,
+    add_bias: Callable[[Any], Any] | None,
+    normalizer_fn: Callable[..., Any] | None,
+    normalizer_params: Mapping[str, Any] | None,
+    activation_fn: Activation | None,
+    outputs_collections: str | Sequence[str] | None,
+) -> Any:
+    """Applies the normalizer (or else the bias) and the activation, and collects the output."""
+    if normalizer_fn is not None:
+        outputs = normalizer_fn(outputs, **(normalizer_params or {}))
+    elif add_bias is not None:
+        outputs = add_bias(outputs)
+    if activation_fn is not None:
+        outputs = activation_fn(outputs)
+    return utils.collect_named_outputs(outputs_collections, alias, outputs)
+
+
+def scoped_alias(name_scope: str) -> str:
+    """Returns the alias of a layer without variables: the variable scope's name and the layer's own.
+
+    A layer that has no variables opens a name scope only. In graphs with replicas or a second copy of the network
+    that scope begins otherwise than the variable scope by which the layers around it are called.
+    """
+    variable_scope = tf.compat.v1.get_variable_scope().name
+    layer = name_scope.removesuffix("/").rpartition("/")[2]
+    return f"{variable_scope}/{layer}" if variable_scope else layer

@@ -1,0 +1,131 @@
+"""Output collections: how layers report what they computed, and what scripts look for under `slim.utils`."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = [
+    "append_tensor_alias",
+    "collect_named_outputs",
+    "convert_collection_to_dict",
+    "gather_tensors_aliases",
+    "get_tensor_aliases",
+    "get_variable_collections",
+    "last_dimension",
+    "smart_cond",
+    "static_cond",
+    "static_value",
+]
+
+
+def append_tensor_alias(tensor: Any, alias: str) -> Any:
+    """Gives a tensor one more alias; a trailing slash is dropped. Returns the tensor."""
+    aliases = [*getattr(tensor, "aliases", []), alias.removesuffix("/")]
+    tensor.aliases = aliases
+    return tensor
+
+
+def get_tensor_aliases(tensor: Any) -> list[str]:
+    """Returns the aliases of a tensor, or its name without `:0` if it has none."""
+    return list(getattr(tensor, "aliases", None) or [tensor.name.removesuffix(":0")])
+
+
+def gather_tensors_aliases(tensors: Sequence[Any]) -> list[str]:
+    """Returns the aliases of several tensors, one list."""
+    return [alias for tensor in tensors for alias in get_tensor_aliases(tensor)]
+
+
+def collect_named_outputs(names: str | Sequence[str] | None, alias: str | None, outputs: Any) -> Any:
+    """Puts a layer's output into collections, under an alias.
+
+    Args:
+        names: Names of the collections; None for none.
+        alias: The name under which `convert_collection_to_dict` lists the output.
+        outputs: The tensor.
+
+    Returns:
+        The tensor.
+    """
+    if alias:
+        append_tensor_alias(outputs, alias)
+    if names:
+        tf.compat.v1.add_to_collections(names, outputs)
+    return outputs
+
+
+def convert_collection_to_dict(collection: str, clear_collection: bool = False) -> dict[str, Any]:
+    """Returns a collection as a dictionary from alias to tensor, in the order of the collection.
+
+    Args:
+        collection: Its name.
+        clear_collection: Empty the collection afterwards.
+    """
+    outputs = collections.OrderedDict(
+        (alias, tensor) for tensor in tf.compat.v1.get_collection(collection) for alias in get_tensor_aliases(tensor)
+    )
+    if clear_collection:
+        tf.compat.v1.get_default_graph().clear_collection(collection)
+    return outputs
+
+
+def get_variable_collections(
+    variables_collections: Mapping[str, Sequence[str]] | Sequence[str] | None, name: str
+) -> Sequence[str] | None:
+    """Returns the collections for one of a layer's variables.
+
+    Args:
+        variables_collections: Names of collections for all variables, or a dictionary from a variable's name
+            (`weights`, `biases`, ...) to its own.
+        name: The variable's name within its layer.
+    """
+    if isinstance(variables_collections, Mapping):
+        return variables_collections.get(name)
+    return variables_collections
+
+
+def last_dimension(shape: tf.TensorShape, min_rank: int = 1) -> int:
+    """Returns the last dimension of a static shape.
+
+    Raises:
+        ValueError: If the rank is less than `min_rank`, or the rank or the last dimension is unknown.
+    """
+    if shape.rank is None:
+        raise ValueError("The rank of the inputs must be known, but the shape is unknown.")
+    if shape.rank < min_rank:
+        raise ValueError(f"The inputs must have rank {min_rank} or more, but their shape is {shape}.")
+    size = shape[-1]
+    if size is None:
+        raise ValueError(f"The last dimension of the inputs must be known, but their shape is {shape}.")
+    return size
+
+
+def static_value(pred: Any) -> bool | None:
+    """Returns a predicate's value if it is known while the graph is built, else None."""
+    if isinstance(pred, (tf.Tensor, tf.Variable)):
+        value = tf.get_static_value(pred) if isinstance(pred, tf.Tensor) else None
+        return None if value is None else bool(value)
+    return bool(pred)
+
+
+def static_cond(pred: Any, fn1: Any, fn2: Any) -> Any:
+    """Returns `fn1()` or `fn2()`, chosen while the graph is built by a plain bool.
+
+    Raises:
+        TypeError: If a function is not callable.
+    """
+    for fn in (fn1, fn2):
+        if not callable(fn):
+            raise TypeError(f"The branches must be callable, not {fn!r}.")
+    return fn1() if pred else fn2()
+
+
+def smart_cond(pred: Any, fn1: Any, fn2: Any, name: str | None = None) -> Any:
+    """Returns `fn1()` or `fn2()`: chosen at once where `pred` is known, else by a `tf.cond` in the graph."""
+    value = static_value(pred)
+    if value is not None:
+        return static_cond(value, fn1, fn2)
+    return tf.compat.v1.cond(pred, fn1, fn2, name=name)
