@@ -19,6 +19,7 @@ from typing import Any
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import OverrideParseException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
@@ -46,7 +47,9 @@ class Preflight(Callback):
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         try:
-            checked = validate(_without_hydra(config), start_dir=os.getcwd())
+            # Asked of the original, which Hydra will ask as well: a copy would see the clock at another moment.
+            run_dir = OmegaConf.select(config, "hydra.run.dir")
+            checked = validate(_without_hydra(config), start_dir=os.getcwd(), run_dir=run_dir)
         except UserError as error:
             raise SystemExit(_report(error)) from error
         try:
@@ -165,6 +168,11 @@ def _explain(error: Exception) -> str:
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return f"{cause.full_key}: {str(cause).splitlines()[0]}"
     message = str(error).split("\nConfig search path:")[0].strip()
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{message.splitlines()[0]}\nA value with blanks, quotes, '=', '~' or letters beyond ASCII is quoted for "
+            "Hydra, and once more for the shell: 'dataset.root=\"my photos\"'."
+        )
     missing = re.search(r"Could not find '([\w/]+)/(\w+)'", message)
     options = re.findall(r"\n\t(\S+)", message)
     if missing and options:

@@ -120,6 +120,10 @@ class DigitsConfig:
     cache_dir: str | None = _path_field()
     check_files: bool = MISSING
     flip: bool = MISSING
+    crop_area_min: float = MISSING
+
+    def __post_init__(self) -> None:
+        _fraction(self, "dataset", "crop_area_min", one=True)
 
 
 @dataclasses.dataclass
@@ -135,8 +139,10 @@ class ListFileConfig:
     labels_offset: int = MISSING
     check_files: bool = MISSING
     flip: bool = MISSING
+    crop_area_min: float = MISSING
 
     def __post_init__(self) -> None:
+        _fraction(self, "dataset", "crop_area_min", one=True)
         _at_least(self, "dataset", 1, "num_classes")
         _at_least(self, "dataset", 0, "labels_offset")
         _class_names(self)
@@ -153,8 +159,10 @@ class ImageFolderConfig:
     class_names: Any = _path_field()
     check_files: bool = MISSING
     flip: bool = MISSING
+    crop_area_min: float = MISSING
 
     def __post_init__(self) -> None:
+        _fraction(self, "dataset", "crop_area_min", one=True)
         _fraction(self, "dataset", "eval_fraction", zero=True)
         _class_names(self)
 
@@ -165,6 +173,7 @@ class ModelConfig:
     name: str = MISSING
     network: dict[str, Any] = MISSING
     preprocessing: str | None = MISSING
+    learning_rate: float = MISSING
     image_size: int | None = MISSING
     weight_decay: float = MISSING
     dropout_keep_prob: float | None = MISSING
@@ -178,6 +187,7 @@ class ModelConfig:
             "must name a network function, e.g. slimexp.nets.vgg.vgg_16.",
         )
         _at_least(self, "model", 1, "image_size")
+        _require(self.learning_rate > 0, "model.learning_rate", self.learning_rate, "must be above 0.")
         _at_least(self, "model", 0, "weight_decay")
         _fraction(self, "model", "dropout_keep_prob", one=True)
         _fraction(self, "model", "batch_norm_decay", zero=True)
@@ -190,11 +200,13 @@ class VggPreprocessingConfig:
     resize_side_min: int = MISSING
     resize_side_max: int = MISSING
     eval_resize_side: int = MISSING
+    area_min: float = MISSING
     flip: bool = MISSING
     means: list[float] = MISSING
 
     def __post_init__(self) -> None:
-        _at_least(self, "preprocessing", 1, "resize_side_min", "resize_side_max", "eval_resize_side")
+        _at_least(self, "preprocessing", 224, "resize_side_min", "eval_resize_side")
+        _fraction(self, "preprocessing", "area_min", zero=True, one=True)
         _require(
             self.resize_side_max >= self.resize_side_min,
             "preprocessing.resize_side_max",

@@ -171,9 +171,9 @@ def _converted(
 ) -> dict[str, Any]:
     """Returns the schema's fields, or `only` some, from `values`, each of its type."""
     try:
-        node = OmegaConf.merge(OmegaConf.structured(schema), dict(values))
+        node = DictConfig(OmegaConf.merge(OmegaConf.structured(schema), dict(values)))
         wanted = OmegaConf.masked_copy(node, list(only)) if only is not None else node
-        plain = OmegaConf.to_container(wanted, throw_on_missing=True, structured_config_mode=SCMode.INSTANTIATE)
+        plain: Any = OmegaConf.to_container(wanted, throw_on_missing=True, structured_config_mode=SCMode.INSTANTIATE)
     except OmegaConfBaseException as error:
         key = ".".join(part for part in (prefix, error.full_key) if part)
         raise UserError(f"{key}: {str(error).splitlines()[0]}") from error

@@ -48,6 +48,7 @@ def test_cfg_prints_the_configuration(tmp_path):
         (["model=vg16"], "model=vg16: there is no such option; the nearest is vgg16, of cifarnet,"),
         (["pipeline.threads=abc"], "pipeline.threads: Value 'abc' of type 'str' could not be converted to Integer"),
         (["pipeline.threads=1,2"], "To sweep over it, add --multirun"),
+        (["dataset.root=my photos~é"], "quoted for Hydra, and once more for the shell"),
         (["dataset=listfile"], "dataset.train_list is not set"),
         (["seed=${nope}"], "seed: Interpolation key 'nope' not found"),
         (["job=tain"], "job=tain: there is no such option; the nearest is train"),

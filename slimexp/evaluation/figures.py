@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from slimexp.evaluation.tables import replace_file
 from slimexp.evaluation.text import font_families, labels_for
@@ -184,6 +184,9 @@ def _scale(axes: Axes, values: np.ndarray) -> None:
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and values.max() / values.min() > 100:
         axes.set_yscale("log")
+        # Plain numbers: the powers of ten that matplotlib writes are formulas, which are switched off here.
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_curve(axes: Axes, name: str, color: str, steps: Sequence[int], values: Sequence[float]) -> np.ndarray:

@@ -43,7 +43,7 @@ def network(config: Config) -> Any:
 def dataset(config: Config) -> Dataset:
     """Loads what the examples are; no image is read."""
     option = config.dataset
-    loaded = call("dataset", option, ignore=("flip",))
+    loaded = call("dataset", option, ignore=("flip", "crop_area_min"))
     if not isinstance(loaded, Dataset):
         raise UserError(f"dataset._target_: returned a {type(loaded).__name__}; it must be a slimexp.dataset.Dataset.")
     return loaded

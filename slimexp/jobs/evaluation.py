@@ -78,17 +78,17 @@ class Evaluator:
         self._last, self._step, self._summary = accumulator, step, accumulator.summarize()
         if not self._recorded(step):
             self._tracker.log_metrics(step, self._summary)
-        _log.info("%s", self.summary_lines()[0])
+        _log.info("%s", self.summary())
 
-    def summary_lines(self) -> list[str]:
-        """Returns the last evaluation in words, or nothing if there was none."""
+    def summary(self) -> str:
+        """Returns the last evaluation in words."""
         if self._last is None or self._data.eval is None:
-            return []
+            return "Not evaluated: there are no held-out examples."
         shown = {key: value for key, value in self._summary.items() if key != "eval/examples"}
         numbers = "  ".join(
             f"{key} {value:.4f}" if isinstance(value, float) else f"{key} {value}" for key, value in shown.items()
         )
-        return [f"Evaluated {self._last.num_examples} of {len(self._data.eval)} at step {self._step}: {numbers}"]
+        return f"Evaluated {self._last.num_examples} of {len(self._data.eval)} at step {self._step}: {numbers}"
 
     def write_report(self) -> None:
         """Draws the figures and writes the tables of the last evaluation, and hands them to the tracker."""
@@ -106,8 +106,8 @@ class Evaluator:
             write_predictions_csv(self._folder / "predictions.csv", self._last.predictions(), self._data.eval.path)
             for name in ("per_class.csv", "predictions.csv"):
                 self._tracker.log_artifact(self._folder / name)
-        if figures.is_dir():
-            self._tracker.log_artifact(figures, "figures")
+        for figure in sorted(figures.glob("*.png")):
+            self._tracker.log_artifact(figure, "figures")
 
     def _recorded(self, step: int) -> bool:
         """Tells whether the run has this step's evaluation already: it went on from here with nothing left to train."""

@@ -67,7 +67,7 @@ def start_tracking(config: Config, overrides: Sequence[str], step: int | None) -
     """Opens a run in the tracking store: that of `run_dir` if it goes on from `step`, else a new one."""
     run_dir = Path(config.run_dir)
     earlier = _earlier_run(run_dir) if step is not None else {}
-    return Tracker.start(
+    tracker = Tracker.start(
         backend=config.tracking.backend.value,
         uri=config.tracking.uri,
         experiment=config.tracking.experiment,
@@ -79,6 +79,10 @@ def start_tracking(config: Config, overrides: Sequence[str], step: int | None) -
         resume_run_id=earlier.get("run_id"),
         resume_step=step,
     )
+    for name in ("config.yaml", "overrides.yaml"):  # As Hydra composed them; the params hold what they came to.
+        if (run_dir / ".hydra" / name).is_file():
+            tracker.log_artifact(run_dir / ".hydra" / name, "config")
+    return tracker
 
 
 def record_failed_start(config: Config, overrides: Sequence[str], message: str) -> None:

@@ -201,7 +201,7 @@ def _warn_about_moving_averages(config: Config, last_step: int) -> None:
 
 
 def _say_where_everything_is(config: Config, checkpoints: Checkpoints, evaluator: Evaluator, tracker: Tracker) -> None:
-    lines = ["", *evaluator.summary_lines(), f"Run folder:  {config.run_dir}"]
+    lines = ["", evaluator.summary(), f"Run folder:  {config.run_dir}"]
     step = checkpoints.latest_step()
     if step is not None:
         lines.append(f"Checkpoint:  {checkpoints.prefix(step)}")

@@ -37,7 +37,7 @@ def collect(argv: Sequence[str], cwd: str | os.PathLike[str]) -> dict[str, Any]:
     """
     code_folder = Path(__file__).resolve().parents[1]
     return {
-        "command": mask_command(argv),
+        "command": _command(argv),
         "cwd": os.path.abspath(cwd),
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -125,6 +125,14 @@ def _versions() -> dict[str, str]:
         if version:
             versions = {"slimexp": version, **versions}
     return versions
+
+
+def _command(argv: Sequence[str]) -> str:
+    """Returns what was typed; Python puts the file that `-m` found in the place of the module's name."""
+    command = mask_command(argv[1:])
+    program = Path(argv[0]) if argv else Path("slimexp")
+    name = f"python -m {program.parent.name}" if program.name == "__main__.py" else mask_command([program.name])
+    return f"{name} {command}".strip()
 
 
 def _line(text: str | None) -> str | None:

@@ -24,7 +24,7 @@ __all__ = ["METRICS_FILE", "PARENT_RUN_TAG", "RECORD_FILE", "STATUSES", "Tracker
 
 _LOG = logging.getLogger(__name__)
 
-RECORD_FILE = "tracking.json"
+RECORD_FILE = "run.json"
 PARENT_RUN_TAG = "mlflow.parentRunId"
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 _IDLE_SECS, _TOTAL_SECS = 20.0, 180.0
@@ -95,7 +95,7 @@ class Tracker:
                 beside it.
             experiment: The experiment's name, created if needed.
             run_name: The run's name.
-            run_dir: The run's folder, for `metrics.jsonl` and `tracking.json`; None for a run without one.
+            run_dir: The run's folder, for `metrics.jsonl` and `run.json`; None for a run without one.
             tags: Tags, e.g. from `provenance.tags`; `{PARENT_RUN_TAG: id}` puts the run under another.
             params: The configuration, nested or flat. Secrets are masked.
             on_error: What to do when the store does not answer now: go on `offline`, or `fail`. What the user has to
@@ -300,7 +300,7 @@ class Tracker:
 
 @dataclasses.dataclass
 class _Record:
-    """`tracking.json`: what a script needs to send a run later, and what became of it."""
+    """`run.json`: what a script needs to send a run later, and what became of it."""
 
     path: Path | None
     content: dict[str, Any]

@@ -111,9 +111,12 @@ class Checkpoints:
     def _write_state(self, steps: list[int]) -> None:
         # Relative names, so that the folder can be moved.
         names = [f"{_PREFIX}-{step}" for step in steps]
-        tf.compat.v1.train.update_checkpoint_state(
+        state = tf.compat.v1.train.generate_checkpoint_state_proto(
             str(self.folder), model_checkpoint_path=names[-1], all_model_checkpoint_paths=names
         )
+        temporary = self.folder / f".{_PREFIX}-state.tmp"
+        temporary.write_text(str(state), encoding="utf-8")
+        os.replace(temporary, self.folder / "checkpoint")
 
     def _delete(self, steps: set[int]) -> None:
         for step in steps:

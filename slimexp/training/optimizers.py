@@ -77,16 +77,16 @@ def ftrl(
     )
 
 
-class _Ftrl(_train.FtrlOptimizer):
+class _Ftrl(tf.compat.v1.train.FtrlOptimizer):
     """The only one of the seven that would not call a callable learning rate itself."""
 
+    def __init__(self, learning_rate: LearningRate, **settings: float) -> None:
+        super().__init__(learning_rate, **settings)
+        self._ask_learning_rate = learning_rate
+
     def _prepare(self) -> None:
-        learning_rate = self._learning_rate
-        self._learning_rate = learning_rate()
-        try:
-            super()._prepare()
-        finally:
-            self._learning_rate = learning_rate
+        self._learning_rate = self._ask_learning_rate()
+        super()._prepare()
 
 
 def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:

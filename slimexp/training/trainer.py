@@ -177,22 +177,27 @@ class Trainer:
         return values, own.update_ops
 
     def _transform_gradients(self, gradients: list[Any], values: dict[str, tf.Tensor]) -> list[Any]:
-        # The norm is that of this replica's gradient before clipping.
+        # The norm is that of the gradient over all replicas, before clipping.
         norm = tf.linalg.global_norm([gradient for gradient, _ in gradients if gradient is not None])
         values["gradient_norm"] = norm
         if self._clip_gradient_norm > 0:
             gradients = slim.learning.clip_gradient_norms(gradients, self._clip_gradient_norm)
         if not self._check_numerics:
             return gradients
-        with tf.control_dependencies([tf.debugging.check_numerics(norm, "the gradient")]):
+        checks = [tf.debugging.check_numerics(value, name) for name, value in values.items() if name != "learning_rate"]
+        with tf.control_dependencies(checks):
             return [(None if g is None else tf.identity(g), variable) for g, variable in gradients]
 
     def _evaluate_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
         def replica(batch: Batch) -> dict[str, tf.Tensor]:
             logits, _ = self.classifier(batch["image"], is_training=False)
-            return {"logits": logits, **{key: batch[key] for key in ("label", "valid", "index")}}
+            # As a number, since the replicas' values can be gathered only of such types.
+            valid = tf.cast(batch["valid"], tf.int32)
+            return {"logits": logits, "label": batch["label"], "valid": valid, "index": batch["index"]}
 
-        return {key: self.strategy.gather(v, axis=0) for key, v in self.strategy.run(replica, args=(batch,)).items()}
+        values = self.strategy.run(replica, args=(batch,))
+        gathered = {key: self.strategy.gather(value, axis=0) for key, value in values.items()}
+        return {**gathered, "valid": tf.cast(gathered["valid"], tf.bool)}
 
     def _examine_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
         def replica(batch: Batch) -> dict[str, tf.Tensor]:

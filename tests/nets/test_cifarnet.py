@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import tensorflow as tf
-
 from nets import checks
+
 from slimexp import slim
 from slimexp.nets.cifarnet import cifarnet, cifarnet_arg_scope
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-
 from nets import checks
+
 from slimexp import slim
 from slimexp.nets.lenet import lenet, lenet_arg_scope
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-
 from nets import checks
+
 from slimexp import slim
 from slimexp.nets.vgg import vgg_16, vgg_19, vgg_a, vgg_arg_scope
 

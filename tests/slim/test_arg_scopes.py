@@ -5,8 +5,8 @@ import threading
 
 import pytest
 import tensorflow as tf
-
 from slim import reference
+
 from slimexp import slim
 
 

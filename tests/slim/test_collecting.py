@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-
 from slim import reference
+
 from slimexp import slim
 
 

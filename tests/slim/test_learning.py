@@ -7,8 +7,8 @@ import logging
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from slim import reference
+
 from slimexp import slim
 
 v1 = tf.compat.v1

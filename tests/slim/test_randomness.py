@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-
 from slim import reference
+
 from slimexp import slim
 
 

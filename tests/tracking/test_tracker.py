@@ -86,7 +86,7 @@ def test_a_whole_run(store: str, tmp_path: Path) -> None:
     client = mlflow.MlflowClient(tracking_uri=store)
     assert [f.path for f in client.list_artifacts(tracker.run_id, "figures")] == ["figures/courbe é中.txt"]
     assert [row.step for row in read_metrics(tmp_path / "metrics.jsonl")] == [10, 20, 20]
-    record = json.loads((tmp_path / "tracking.json").read_text(encoding="utf-8"))
+    record = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     assert record["run_id"] == tracker.run_id
     assert (record["status"], record["unsent"], record["tags"]["bottleneck"]) == ("FINISHED", None, "read")
     assert tracker.experiment_id == run.info.experiment_id
@@ -190,7 +190,7 @@ def test_an_offline_start_is_made_good_on_resume(store: str, tmp_path: Path, cap
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "http://127.0.0.1:9 (from tracking.uri) is not available: [Errno 111] Connection refused" in warnings[0]
-    record = json.loads((tmp_path / "tracking.json").read_text(encoding="utf-8"))
+    record = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     assert (record["run_id"], record["status"], record["message"]) == (None, "KILLED", "Stopped.")
 
     second = start(store, tmp_path, resume_step=1)

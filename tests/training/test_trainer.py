@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -54,11 +56,25 @@ def batch(number=0, count=BATCH):
 
 
 def feed(trainer, *batches):
-    data = tf.data.Dataset.from_generator(
-        lambda: iter(batches),
-        output_signature={key: tf.TensorSpec(value.shape, value.dtype) for key, value in batches[0].items()},
-    )
-    return iter(trainer.strategy.experimental_distribute_dataset(data.repeat()))
+    """Hands the batches out again and again, divided among the trainer's replicas."""
+    replicas = trainer.strategy.num_replicas_in_sync
+    for full in itertools.cycle(batches):
+        if replicas == 1:
+            yield {key: tf.constant(value) for key, value in full.items()}
+        else:
+            yield {
+                key: trainer.strategy.experimental_distribute_values_from_function(
+                    lambda context, value=value: tf.constant(
+                        np.split(value, replicas)[context.replica_id_in_sync_group]
+                    )
+                )
+                for key, value in full.items()
+            }
+
+
+def mirrored_strategy():
+    reduction = tf.distribute.ReductionToOneDevice()  # Collectives of several strategies in one process clash.
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=reduction)
 
 
 def steps(trainer, count, first=0):
@@ -133,8 +149,7 @@ def test_evaluation_has_no_dropout_and_keeps_the_rows_in_order():
 
 def test_two_replicas_make_the_steps_of_one():
     """Without batch norm and dropout, which see half a batch each, the two must agree."""
-    devices = [f"/cpu:{number}" for number in range(2)]
-    mirrored = made(plain_net, tf.distribute.MirroredStrategy(devices))
+    mirrored = made(plain_net, mirrored_strategy())
     single = made(plain_net)
     for ours, theirs in zip(steps(mirrored, 4), steps(single, 4), strict=True):
         for key in ("loss", "regularization_loss", "total_loss", "learning_rate"):
@@ -148,7 +163,7 @@ def test_two_replicas_make_the_steps_of_one():
 
 
 def test_two_replicas_keep_batch_norm_and_state_together():
-    mirrored = made(strategy=tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
+    mirrored = made(strategy=mirrored_strategy())
     steps(mirrored, 2)
     state = mirrored.state()
     again = made()

@@ -40,6 +40,7 @@ class VggPreprocessing(base.Preprocessing):
         resize_side_min: int = 256,
         resize_side_max: int = 512,
         eval_resize_side: int = 256,
+        area_min: float = 0.0,
         flip: bool = True,
         means: Sequence[float] = (123.68, 116.78, 103.94),
     ) -> None:
@@ -51,6 +52,8 @@ class VggPreprocessing(base.Preprocessing):
             resize_side_min: The least S, in pixels, for 224 x 224 images; at least 224.
             resize_side_max: The greatest S.
             eval_resize_side: S in evaluation.
+            area_min: The least share that the crop may keep of the largest square in the picture, 0..1. It bounds the
+                greatest S (0.5: 316), but never below `resize_side_min`; 0 does not.
             flip: Whether to mirror half of the training images.
             means: What to subtract from red, green and blue, in 0..255. The default is ImageNet's mean.
 
@@ -67,9 +70,11 @@ class VggPreprocessing(base.Preprocessing):
             resize_side_max,
             f"must not be below preprocessing.resize_side_min={resize_side_min}",
         )
+        base.require(0 <= area_min <= 1, "preprocessing.area_min", area_min, "must lie in 0..1")
         base.require(len(means) == 3, "preprocessing.means", list(means), "must be three numbers: red, green, blue")
         self.resize_side_min = resize_side_min
-        self.resize_side_max = resize_side_max
+        greatest = int(_REFERENCE_SIZE_PX / area_min**0.5) if area_min else resize_side_max
+        self.resize_side_max = max(min(resize_side_max, greatest), resize_side_min)
         self.eval_resize_side = eval_resize_side
         self.flip = flip
         # A constant of the image's own shape is subtracted faster than three numbers are spread over it.

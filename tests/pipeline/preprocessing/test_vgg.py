@@ -98,3 +98,11 @@ def test_the_means_and_sides_are_values() -> None:
     assert set(windows(preprocessing, 300, 300, 10)[:, 2]) == {224}
     image = preprocessing.finish(tf.fill([5, 5, 3], tf.constant(9, tf.uint8)), seed(0)).numpy()
     assert image[0, 0].tolist() == [8, 7, 6]
+
+
+def test_a_least_area_bounds_the_scale() -> None:
+    assert VggPreprocessing(is_training=True, area_min=0.5).resize_side_max == 316
+    assert VggPreprocessing(is_training=True, area_min=0.05).resize_side_max == 512
+    assert VggPreprocessing(is_training=True, area_min=0.9).resize_side_max == 256  # Never below the least side.
+    with pytest.raises(UserError, match=r"preprocessing\.area_min=1\.5"):
+        VggPreprocessing(is_training=True, area_min=1.5)
