@@ -234,10 +234,9 @@ class _Result:
         try:
             # Zeros aren't in memory before they are written, so lines without an image cost nothing.
             self._lines = np.zeros(most_images, np.int64)
-            if reader.task == "single":
-                self._labels = np.zeros(most_images, np.int32)
-            else:
-                self._labels = np.zeros((most_images, reader.num_classes or 0), np.int8)
+            single = reader.task == "single"
+            shape = (most_images,) if single else (most_images, reader.num_classes or 0)
+            self._labels: np.ndarray = np.zeros(shape, np.int32 if single else np.int8)
         except (MemoryError, ValueError):  # ValueError: the size doesn't even fit into an integer.
             raise UserError(
                 f"{list_file}: the labels of {most_images} lines x dataset.num_classes={reader.num_classes} don't fit "

@@ -124,7 +124,7 @@ def _read_good_terms(
     items_up_to = np.searchsorted(item_starts, np.append(term_starts[1:], len(text)))
     item_term = np.repeat(np.arange(len(term_starts)), np.diff(items_up_to, prepend=0))
     lengths = item_ends - item_starts
-    index = np.zeros(len(item_starts), np.int64)
+    index: np.ndarray = np.zeros(len(item_starts), np.int64)
     for place in range(min(int(lengths.max(initial=0)), _MAX_INDEX_DIGITS)):
         digit = text[np.minimum(item_starts + place, len(text) - 1)]
         index = np.where(place < lengths, index * 10 + digit - _ZERO, index)

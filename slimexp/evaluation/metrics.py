@@ -130,6 +130,7 @@ class Accumulator:
         assert self.task == "single"
         labels, best = self._concatenated(self._labels), self._concatenated(self._best)
         every_class = np.arange(len(self.class_names))
+        counts: np.ndarray
         if not len(labels):
             return np.zeros((len(every_class),) * 2, dtype=np.int64)
         return confusion_matrix(labels, best[:, 0], labels=every_class).astype(np.int64)
@@ -227,9 +228,11 @@ class Accumulator:
     def _per_class_single(self) -> list[dict[str, Any]]:
         labels, best = self._concatenated(self._labels), self._concatenated(self._best)
         every_class = np.arange(len(self.class_names))
+        counts: np.ndarray
         if not len(labels):  # scikit-learn refuses that.
             precision = recall = f1 = np.zeros(len(every_class))
-            support = counts = np.zeros(len(every_class), dtype=np.int64)
+            support = np.zeros(len(every_class), dtype=np.int64)
+            counts = support
         else:
             precision, recall, f1, support = precision_recall_fscore_support(
                 labels, best[:, 0], labels=every_class, average=None, zero_division=0.0
@@ -249,12 +252,10 @@ class Accumulator:
 
     def _per_class_multi(self) -> list[dict[str, Any]]:
         shape = (-1, len(self.class_names))
-        labels, logits = (
-            self._concatenated(self._labels).reshape(shape),
-            self._concatenated(self._logits).reshape(shape),
-        )
+        labels = self._concatenated(self._labels).reshape(shape)
         # scikit-learn refuses what is not finite: NaN ranks last, the infinities at the ends.
-        logits = np.nan_to_num(logits, nan=np.finfo(np.float32).min)
+        logits: np.ndarray = self._concatenated(self._logits).reshape(shape)
+        logits = np.nan_to_num(logits, nan=float(np.finfo(np.float32).min))
         rows = []
         for c, name in enumerate(self.class_names):
             counted = labels[:, c] != 0
