@@ -130,7 +130,6 @@ class Accumulator:
         assert self.task == "single"
         labels, best = self._concatenated(self._labels), self._concatenated(self._best)
         every_class = np.arange(len(self.class_names))
-        counts: np.ndarray
         if not len(labels):
             return np.zeros((len(every_class),) * 2, dtype=np.int64)
         return confusion_matrix(labels, best[:, 0], labels=every_class).astype(np.int64)

@@ -1,0 +1,3 @@
+"""Fails when it is imported, for the message about that."""
+
+NUMBER = 1 / 0
