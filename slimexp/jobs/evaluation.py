@@ -45,14 +45,17 @@ class Evaluator:
         self._config = config
         self._data = data
         self._trainer = trainer
-        self._image_size = image_size
         self._tracker = tracker
         self._signals = signals
         self._folder = Path(config.run_dir)
         self._last: Accumulator | None = None
         self._summary: dict[str, float] = {}
         self._step = 0
-        if data.eval is None:
+        self._settings = build.pipeline_settings(config, batch_size=config.evaluation.batch_size)
+        self._preprocessing = build.preprocessing(config, size_px=image_size, is_training=False)
+        if data.eval is not None:  # Now, not after hours of training.
+            self._settings.check(len(data.eval), trainer.strategy.num_replicas_in_sync, is_training=False)
+        else:
             _log.warning("dataset %s has no held-out examples: nothing will be evaluated.", data.name)
 
     def evaluate(self, step: int) -> None:
@@ -64,8 +67,8 @@ class Evaluator:
         accumulator = Accumulator(self._data.task, self._data.class_names, config.evaluation.top_k)
         feed = Feed(
             split,
-            preprocessing=build.preprocessing(config, size_px=self._image_size, is_training=False),
-            settings=build.pipeline_settings(config, batch_size=config.evaluation.batch_size),
+            preprocessing=self._preprocessing,
+            settings=self._settings,
             seed=config.seed,
             is_training=False,
             strategy=self._trainer.strategy,

@@ -8,20 +8,45 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slimexp.config import Config, Resume
 from slimexp.errors import UserError
 from slimexp.tracking import Tracker, provenance
+from slimexp.tracking.params import flatten as flatten_params
 from slimexp.tracking.tracker import RECORD_FILE
 from slimexp.training.checkpoints import Checkpoints
 from slimexp.validation import flatten
 
-__all__ = ["exclusive", "record_failed_start", "resume_step", "start_tracking"]
+__all__ = [
+    "FINGERPRINT_TAG",
+    "earlier_run",
+    "exclusive",
+    "record_failed_start",
+    "resume_step",
+    "run_name",
+    "say_what_changed",
+    "start_tracking",
+]
 
 _log = logging.getLogger(__name__)
+
+FINGERPRINT_TAG = "dataset.train.fingerprint"
+# What may differ between a run and its continuation without a word: how far, how often, where to.
+_FREE_TO_CHANGE = (
+    "trainer.",
+    "tracking.",
+    "evaluation.",
+    "run_dir",
+    "output_root",
+    "pipeline.threads",
+    "pipeline.readers",
+    "pipeline.queues.",
+)
+# What decides which images a step sees.
+_ORDER_KEYS = ("seed", "dataset.", "preprocessing.", "pipeline.batch_size", "pipeline.shuffle")
 
 
 @contextlib.contextmanager
@@ -63,10 +88,34 @@ def resume_step(config: Config, checkpoints: Checkpoints) -> int | None:
     return step
 
 
-def start_tracking(config: Config, overrides: Sequence[str], step: int | None) -> Tracker:
-    """Opens a run in the tracking store: that of `run_dir` if it goes on from `step`, else a new one."""
+def earlier_run(run_dir: Path) -> dict[str, Any]:
+    """Returns what `run.json` says of the run that the folder belongs to; nothing if it cannot be read."""
+    try:
+        return json.loads((run_dir / RECORD_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        _log.warning("%s cannot be read (%s): the run becomes a new one in the tracking store.", RECORD_FILE, error)
+        return {}
+
+
+def say_what_changed(config: Config, earlier: Mapping[str, Any], fingerprint: str) -> None:
+    """Says which settings and data a run that goes on does not share with its beginning."""
+    now = flatten_params(flatten(config))
+    before = earlier.get("params", {})
+    changed = [key for key in now if before.get(key, now[key]) != now[key] and not key.startswith(_FREE_TO_CHANGE)]
+    if changed:
+        texts = ", ".join(f"{key} {before[key]} -> {now[key]}" for key in changed)
+        _log.warning("Changed since the run was started: %s.", texts)
+    old_fingerprint = earlier.get("tags", {}).get(FINGERPRINT_TAG, fingerprint)
+    if old_fingerprint != fingerprint or any(key.startswith(_ORDER_KEYS) for key in changed):
+        _log.warning("So the images come in another order, or are others, than without the stop.")
+
+
+def start_tracking(
+    config: Config, overrides: Sequence[str], step: int | None, earlier: Mapping[str, Any] | None = None
+) -> Tracker:
+    """Opens a run in the tracking store: the `earlier` one if it goes on from `step`, else a new one."""
     run_dir = Path(config.run_dir)
-    earlier = _earlier_run(run_dir) if step is not None else {}
+    earlier = earlier or {}
     tracker = Tracker.start(
         backend=config.tracking.backend.value,
         uri=config.tracking.uri,
@@ -109,11 +158,3 @@ def run_name(config: Config, overrides: Sequence[str]) -> str:
         if os.sep not in value:
             name.append(f"{key.rpartition('.')[2]}={value}")
     return " ".join(name)
-
-
-def _earlier_run(run_dir: Path) -> dict[str, Any]:
-    try:
-        return json.loads((run_dir / RECORD_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        _log.warning("%s cannot be read (%s): the run becomes a new one in the tracking store.", RECORD_FILE, error)
-        return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,14 @@ from slimexp.dataset.split import Dataset, Split
 from slimexp.dataset.summary import describe, fingerprint
 from slimexp.jobs import build
 from slimexp.jobs.evaluation import Evaluator
-from slimexp.jobs.record import exclusive, resume_step, start_tracking
+from slimexp.jobs.record import (
+    FINGERPRINT_TAG,
+    earlier_run,
+    exclusive,
+    resume_step,
+    say_what_changed,
+    start_tracking,
+)
 from slimexp.jobs.targets import call
 from slimexp.pipeline import Feed
 from slimexp.tracking import Progress, Tracker
@@ -48,22 +55,38 @@ def run(config: Config, overrides: Sequence[str] = ()) -> None:
     checkpoints = Checkpoints(Path(config.run_dir) / "checkpoints", max_to_keep=config.trainer.max_to_keep)
     with StopSignals() as signals, exclusive(Path(config.run_dir)):
         first_step = resume_step(config, checkpoints)
-        with start_tracking(config, overrides, first_step) as tracker:
+        earlier = {} if first_step is None else earlier_run(Path(config.run_dir))
+        with start_tracking(config, overrides, first_step, earlier) as tracker:
             _log.info("Run folder: %s", config.run_dir)
-            train(config, checkpoints, first_step, tracker, signals)
+            train(config, checkpoints, first_step, earlier, tracker, signals)
 
 
 def train(
-    config: Config, checkpoints: Checkpoints, first_step: int | None, tracker: Tracker, signals: StopSignals
+    config: Config,
+    checkpoints: Checkpoints,
+    first_step: int | None,
+    earlier: Mapping[str, Any],
+    tracker: Tracker,
+    signals: StopSignals,
 ) -> None:
-    """Builds everything, trains, evaluates, and says where the results are."""
+    """Builds everything, trains, evaluates, and says where the results are.
+
+    Args:
+        config: Checked.
+        checkpoints: Those of the run's folder.
+        first_step: The checkpoint to go on from; None to start anew.
+        earlier: What `run.json` says of the run that goes on.
+        tracker: Records the run.
+        signals: Obeyed between two steps.
+    """
     build.check_targets(config)
     _warn_about_preprocessing(config)
     if config.trainer.deterministic:
         make_deterministic(config.seed)
     data = build.dataset(config)
     _log.info("%s", describe(data))
-    tracker.set_tags({"dataset.train.fingerprint": fingerprint(data.train)})
+    data_fingerprint = fingerprint(data.train)
+    tracker.set_tags({FINGERPRINT_TAG: data_fingerprint})
 
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     strategy = make_strategy()
@@ -77,6 +100,7 @@ def train(
     if first_step is not None:
         trainer.restore(checkpoints.load(first_step))
         _log.info("Going on from the checkpoint of step %d.", first_step)
+        say_what_changed(config, earlier, data_fingerprint)
         if first_step >= last_step:
             _log.warning(
                 "The run is at step %d of %d already: nothing is left to train. Raise trainer.max_steps to go on.",

@@ -93,7 +93,7 @@ class Trainer:
         try:
             return self._train(batch)
         except tf.errors.InvalidArgumentError as error:
-            if "NaN" in error.message or "Inf" in error.message:
+            if ": Tensor had " in error.message:  # From tf.debugging.check_numerics.
                 raise FloatingPointError(self._numbers(batch)) from error
             raise
 

@@ -115,6 +115,19 @@ def test_another_network_cannot_go_on_from_it(job):
     assert job.runs()[0].info.status == "FAILED"
 
 
+def test_what_changed_since_is_said(job, caplog):
+    job.train(*TINY)
+    job.train(*TINY, "trainer.max_steps=6", "pipeline.threads=2")
+    assert "Changed since" not in caplog.text
+    job.train(*TINY, "trainer.max_steps=8", "seed=3", "optimizer=sgd")
+    assert "seed 0 -> 3" in caplog.text
+    assert "optimizer.name rmsprop -> sgd" in caplog.text
+    assert "the images come in another order" in caplog.text
+    assert "The optimizer is not the one of the checkpoint" in caplog.text
+    (run,) = job.runs()
+    assert run.data.tags["resume.2.seed"] == "3"
+
+
 def test_two_runs_cannot_share_a_folder(job):
     job.run_dir.mkdir()
     with exclusive(job.run_dir), pytest.raises(UserError, match=r"run_dir=.*run: another run is writing there now"):
