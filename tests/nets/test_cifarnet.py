@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import tensorflow as tf
-from nets import checks
 
 from slimexp import slim
 from slimexp.nets.cifarnet import cifarnet, cifarnet_arg_scope
+from tests.nets import checks
 
 
 def test_end_points():

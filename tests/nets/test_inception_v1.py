@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from nets import checks
-from slim import reference
 
 from slimexp import slim
 from slimexp.nets.inception_v1 import inception_v1, inception_v1_arg_scope, inception_v1_base
+from tests.nets import checks
+from tests.slim import reference
 
 
 def test_end_points():

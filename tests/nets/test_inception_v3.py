@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from nets import checks
 
 from slimexp import slim
 from slimexp.nets.inception_v3 import inception_v3, inception_v3_arg_scope, inception_v3_base
+from tests.nets import checks
 
 
 def test_end_points():

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from nets import checks
 
 from slimexp import slim
 from slimexp.nets.lenet import lenet, lenet_arg_scope
+from tests.nets import checks
 
 
 def test_end_points():

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from nets import checks
 
 from slimexp import slim
 from slimexp.nets.vgg import vgg_16, vgg_19, vgg_a, vgg_arg_scope
+from tests.nets import checks
 
 
 def end_points(name, layers):

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 import tensorflow as tf
-from slim import reference
 
 from slimexp import slim
+from tests.slim import reference
 
 
 @slim.add_arg_scope

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from slim import reference
 
 from slimexp import slim
+from tests.slim import reference
 
 
 def test_a_block_holds_what_was_added_within_it():

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from slim import reference
 
 from slimexp import slim
+from tests.slim import reference
 
 
 @tf.function

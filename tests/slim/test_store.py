@@ -6,9 +6,9 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
-from slim import reference
 
 from slimexp import slim
+from tests.slim import reference
 
 v1 = tf.compat.v1
 SPEC = tf.TensorSpec([None, 4])

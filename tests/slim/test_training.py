@@ -7,9 +7,9 @@ import logging
 import numpy as np
 import pytest
 import tensorflow as tf
-from slim import reference
 
 from slimexp import slim
+from tests.slim import reference
 
 v1 = tf.compat.v1
 
