@@ -8,6 +8,7 @@ asks for it.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import os
 import re
@@ -26,7 +27,8 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from slimexp.config import CONFIG_DIR, Config
 from slimexp.errors import Interrupted, UserError
-from slimexp.validation import nearest, unknown_key, validate
+from slimexp.jobs.lock import BusyError, exclusive
+from slimexp.validation import unknown_key, validate
 
 __all__ = ["Preflight", "main"]
 
@@ -54,6 +56,10 @@ class Preflight(Callback):
             raise SystemExit(_report(error)) from error
         try:
             _make_run_dir(checked)
+            with exclusive(Path(checked.run_dir)):
+                pass  # Another run there is to keep its `.hydra` folder and its log; the job takes the lock for good.
+        except BusyError as error:
+            raise SystemExit(_report(error)) from error
         except UserError as error:
             _report(error)
             record = importlib.import_module("slimexp.jobs.record")
@@ -88,8 +94,9 @@ def _run_job(cfg: DictConfig, run_dir: Path) -> int:
         _start_tensorflow(run_dir / "slimexp.log")
         _job(config)(config, list(HydraConfig.get().overrides.task))
     except (Interrupted, KeyboardInterrupt) as error:
-        signum = getattr(error, "signum", 2)
-        return _report(str(error) or "interrupted", exit_code=128 + signum)
+        how = str(error) or "interrupted"
+        print(f"slimexp: {how}. To go on: the same command with run_dir={run_dir}", file=sys.stderr)
+        return 128 + getattr(error, "signum", 2)
     except UserError as error:
         _keep_traceback(run_dir, error)
         return _report(error)
@@ -177,6 +184,7 @@ def _explain(error: Exception) -> str:
     options = re.findall(r"\n\t(\S+)", message)
     if missing and options:
         group, option = missing.groups()
-        close = nearest(option, options)
-        return f"{group}={option}: there is no such option; the nearest is {close}, of {', '.join(options)}."
+        close = difflib.get_close_matches(option, options, n=1, cutoff=0.7)
+        guess = f"the nearest is {close[0]}, of" if close else "there are"
+        return f"{group}={option}: there is no such option; {guess} {', '.join(options)}."
     return message

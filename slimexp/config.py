@@ -78,6 +78,13 @@ def show(value: object) -> str:
     return value.value if isinstance(value, enum.Enum) else str(value)
 
 
+def _at_most(owner: object, prefix: str, most: int, *names: str) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None:
+            _require(value <= most, f"{prefix}.{name}", value, f"must be {most:,} or less.")
+
+
 def _at_least(owner: object, prefix: str, least: float, *names: str) -> None:
     for name in names:
         value = getattr(owner, name)
@@ -144,6 +151,7 @@ class ListFileConfig:
     def __post_init__(self) -> None:
         _fraction(self, "dataset", "crop_area_min", one=True)
         _at_least(self, "dataset", 1, "num_classes")
+        _at_most(self, "dataset", 1_000_000, "num_classes")
         _at_least(self, "dataset", 0, "labels_offset")
         _class_names(self)
 
@@ -415,9 +423,14 @@ class LossConfig:
         _at_least(self, "loss", 0, "aux_weight")
         value = self.class_weights
         ok = value in (None, "balanced") or (
-            isinstance(value, list) and all(isinstance(w, (int, float)) and w >= 0 for w in value)
+            isinstance(value, list) and all(isinstance(w, (int, float)) and w >= 0 for w in value) and any(value)
         )
-        _require(ok, "loss.class_weights", value, "must be null, 'balanced', or a list of one weight >= 0 a class.")
+        _require(
+            ok,
+            "loss.class_weights",
+            value,
+            "must be null, 'balanced', or a list of one weight >= 0 a class, not all 0.",
+        )
 
 
 # --- pipeline, trainer, evaluation, tracking --------------------------------------------------------------------------
@@ -449,6 +462,7 @@ class PipelineConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, "pipeline", 1, "threads", "readers", "batch_size")
+        _at_most(self, "pipeline", 1024, "threads", "readers")  # Each is a thread of its own.
 
 
 @dataclasses.dataclass
@@ -467,6 +481,7 @@ class TrainerConfig:
     def __post_init__(self) -> None:
         _at_least(self, "trainer", 1, "max_steps", "save_every_steps", "max_to_keep", "log_every_steps")
         _at_least(self, "trainer", 0, "clip_gradient_norm", "eval_every_steps")
+        _at_most(self, "trainer", 10**12, "max_steps", "epochs")
         if self.epochs is not None:
             _require(self.epochs > 0, "trainer.epochs", self.epochs, "must be above 0.")
         if self.max_steps is None and self.epochs is None:

@@ -13,8 +13,10 @@ class UserError(ValueError):
     """
 
 
-class Interrupted(Exception):
-    """The run was asked to stop by a signal; its state is saved.
+class Interrupted(KeyboardInterrupt):
+    """The run was asked to stop by a signal.
+
+    Like Python's own for Ctrl-C it is no Exception: nothing that mends errors may take it for one and go on.
 
     Attributes:
         signum: The signal's number; the exit code is 128 + signum.

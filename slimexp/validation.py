@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import math
 import os
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, SCMode
 from omegaconf.errors import OmegaConfBaseException
 
-from slimexp.config import GROUP_SCHEMAS, OPTION_SCHEMAS, Config, show
+from slimexp.config import CONFIG_DIR, GROUP_SCHEMAS, OPTION_SCHEMAS, Config, show
 from slimexp.errors import UserError
 
 __all__ = ["all_keys", "flatten", "nearest", "unknown_key", "validate"]
@@ -39,6 +40,9 @@ def validate(cfg: DictConfig, *, start_dir: str | Path, run_dir: str | Path | No
         UserError: For an unknown key, a wrong type, a value out of range, an unset `???` or a broken `${...}`.
     """
     values = _resolved(cfg)
+    for key, value in flatten(values).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key}={value}: must be a finite number.")
     schemas: dict[str, type | None] = dict(GROUP_SCHEMAS)
     schemas.update({group: _option_schema(values, group) for group in OPTION_SCHEMAS})
     _refuse_unknown_keys(values, schemas)
@@ -71,10 +75,10 @@ def flatten(config: object, prefix: str = "") -> dict[str, Any]:
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Returns the choice most like `word`, whole or by its last part (`threads` finds `pipeline.threads`)."""
 
-    def likeness(choice: str) -> float:
+    def likeness(choice: str) -> tuple[float, float]:
         whole = difflib.SequenceMatcher(None, word, choice).ratio()
         last = difflib.SequenceMatcher(None, word.rpartition(".")[2], choice.rpartition(".")[2]).ratio()
-        return max(whole, last - 0.05)
+        return max(whole, last - 0.05), whole
 
     return max(sorted(choices), key=likeness)
 
@@ -82,6 +86,10 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 def unknown_key(key: str, value: object = None, keys: set[str] | None = None) -> str:
     """Returns the message for a key that does not exist; `keys` are the candidates, all there are by default."""
     shown = key if value is None else f"{key}={value}"
+    options = _options_with(key)
+    if options:
+        group = key.partition(".")[0]
+        return f"{shown}: a key of {' or '.join(f'{group}={option}' for option in options)}, which was not chosen."
     close = nearest(key, (keys or all_keys()) | {field.name for field in dataclasses.fields(Config)})
     return f"{shown}: there is no such key; the nearest is {close}. `--cfg job` prints those of this run."
 
@@ -94,6 +102,14 @@ def all_keys() -> set[str]:
     for group, options in OPTION_SCHEMAS.items():
         keys.update(*(_schema_keys(schema, group) for schema in options.values()))
     return keys
+
+
+def _options_with(key: str) -> list[str]:
+    """Returns the names of the options of the key's group whose schema has it; none for a group without options."""
+    group = key.partition(".")[0]
+    targets = [t for t, schema in OPTION_SCHEMAS.get(group, {}).items() if key in _schema_keys(schema, group)]
+    files = sorted((CONFIG_DIR / group).glob("*.yaml"))
+    return [path.stem for path in files if any(f"_target_: {target}\n" in path.read_text() for target in targets)]
 
 
 def _keys_of(schemas: Mapping[str, type | None]) -> set[str]:
@@ -143,10 +159,6 @@ def _refuse_unknown_keys(values: Mapping[str, Any], schemas: Mapping[str, type |
         if path in keys:
             return  # A leaf, or a free-form mapping such as `tracking.tags`.
         if path and path not in prefixes:
-            group = path.partition(".")[0]
-            if path in all_keys():
-                chosen = values[group].get("name", "the option chosen")
-                raise UserError(f"{path}={node}: {chosen} has no such key, another option of {group} has: {group}=...")
             raise UserError(unknown_key(path, node, keys))
         if not isinstance(node, Mapping):
             inside = ", ".join(sorted(key for key in keys if key.startswith(f"{path}.")))

@@ -94,7 +94,7 @@ def test_flatten_names_every_leaf_and_writes_enums_by_name():
         ("+threads=8", r"the nearest is pipeline\.threads\."),
         (
             "+dataset.train_list=a.txt",
-            r"dataset\.train_list=a\.txt: digits has no such key, another option of dataset has",
+            r"dataset\.train_list=a\.txt: a key of dataset=listfile, which was not chosen",
         ),
         ("+pipeline.queues.red.capacity=1", r"the nearest is pipeline\.queues\.read\.capacity\."),
         ("pipeline.threads=0", r"pipeline\.threads=0: must be 1 or more\."),
@@ -110,6 +110,10 @@ def test_flatten_names_every_leaf_and_writes_enums_by_name():
         ("loss.label_smoothing=1", r"loss\.label_smoothing=1\.0: must lie in \[0, 1\)\."),
         ("trainer.max_steps=null", r"trainer\.max_steps=null and trainer\.epochs=null: set one"),
         ("trainer.epochs=0", r"trainer\.epochs=0\.0: must be above 0\."),
+        ("pipeline.threads=5000", r"pipeline\.threads=5000: must be 1,024 or less"),
+        ("trainer.max_steps=99999999999999999999", r"trainer\.max_steps=9+: must be 1,000,000,000,000 or less"),
+        ("trainer.epochs=inf", r"trainer\.epochs=inf: must be a finite number"),
+        ("loss.class_weights=[0,0]", r"loss\.class_weights=\[0, 0\]: must be .* not all 0"),
         ("seed=-1", r"seed=-1: must lie in 0\.\.2147483647\."),
         ("seed=${nope}", r"seed: Interpolation key 'nope' not found"),
         ("dataset=listfile", r"dataset\.train_list is not set: add dataset\.train_list=VALUE"),
@@ -158,3 +162,4 @@ def test_nearest_looks_at_the_last_part_of_a_key_too():
     assert nearest("threads", keys) == "pipeline.threads"
     assert nearest("max_step", keys) == "trainer.max_steps"
     assert nearest("sede", keys) == "seed"
+    assert nearest("batch_size", ["evaluation.batch_size", "pipeline.batch_size"]) == "pipeline.batch_size"

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from slimexp.dataset.split import Split
 from slimexp.errors import UserError
 
-__all__ = ["MAX_SHOWN", "check_files", "first_of", "require_file", "require_folder"]
+__all__ = ["MAX_SHOWN", "check_files", "counted", "first_of", "require_file", "require_folder"]
 
 # How many of many errors are shown; all are counted.
 MAX_SHOWN = 10
@@ -82,6 +82,11 @@ def _nearest(missing: str) -> str:
     if near:
         return f"{where}; nearest in {folder!r}: {', '.join(map(repr, near))}"
     return f"{where}; {folder!r} has nothing of a similar name" if names else f"{where}; {folder!r} is empty"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Returns the number and its noun, as in `1 line` and `2 lines`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def first_of(messages: Iterable[str], total: int) -> str:

@@ -7,7 +7,9 @@ Two layouts, told apart by what is there:
 
 Classes are sorted by name. Images may lie in folders below the class's. Files and folders with a leading dot are left
 out, files that aren't images are counted and left out. A class folder without an image is an error, as leaving it out
-would shift the indices of the classes after it, and so is a class that only the evaluation folder has.
+would shift the indices of the classes after it, and so is a class that only the evaluation folder has. So is a folder
+of class folders named like a split (`val`) beside classes, unless `dataset.class_names` has it as a class. Images that
+lie in no class folder are left out with a warning.
 
 What is held out is decided by a hash of each image's path below the root, so an image keeps its place when others
 come or go. Each class with two images or more has one at least in either split.
@@ -24,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from slimexp.dataset.checks import check_files as check_files_of
-from slimexp.dataset.checks import require_folder
+from slimexp.dataset.checks import counted, require_folder
 from slimexp.dataset.class_names import load_class_names
 from slimexp.dataset.split import Dataset, Split
 from slimexp.errors import UserError
@@ -39,6 +41,7 @@ _UNREADABLE = frozenset(
     {b"tif", b"tiff", b"heic", b"heif", b"avif", b"jxl", b"jp2", b"j2k", b"ppm", b"pgm", b"tga", b"svg", b"psd"}
 )
 _EVAL_DIRS = ("eval", "val", "valid", "validation", "test")
+_SPLIT_DIRS = frozenset({"train", *_EVAL_DIRS})
 
 
 def load_image_folder(
@@ -107,8 +110,17 @@ def load_image_folder(
             if eval_fraction:
                 _log.warning("dataset.root=%s: no class has two images, so none is held out for evaluation.", root)
     _log_left_out(root, seen)
+    for folder in dict.fromkeys((top, train_root, eval_root)):
+        if folder is not None:
+            _warn_of_loose_images(folder)
     num_eval = 0 if eval_split is None else len(eval_split)
-    _log.info("%s: %d classes, %d train images, %d eval images", root, len(names), len(train), num_eval)
+    _log.info(
+        "%s: %s, %s, %s",
+        root,
+        counted(len(names), "class", "classes"),
+        counted(len(train), "train image"),
+        counted(num_eval, "eval image"),
+    )
     if check_files:
         for split in (train, eval_split):
             if split is not None:
@@ -118,7 +130,7 @@ def load_image_folder(
 
 def _find_layout(top: bytes, root: str, train_dir: str | None, eval_dir: str | None) -> tuple[bytes, bytes | None]:
     """Returns the folder of the training classes and, if there is one, that of the evaluation classes."""
-    if train_dir is None or not _holds_classes(os.path.join(top, os.fsencode(train_dir))):
+    if train_dir is None or not _is_train_folder(top, train_dir):
         if train_dir not in (None, "train"):
             require_folder(os.path.join(root, train_dir), "dataset.train_dir")
             raise UserError(f"dataset.train_dir={train_dir}: {os.path.join(root, train_dir)} has no class folders.")
@@ -134,7 +146,8 @@ def _find_layout(top: bytes, root: str, train_dir: str | None, eval_dir: str | N
         return train_root, None
     if eval_dir != "auto":
         return train_root, os.fsencode(require_folder(os.path.join(root, eval_dir), "dataset.eval_dir"))
-    there = [name for name in _EVAL_DIRS if _holds_classes(os.path.join(top, name.encode()))]
+    # With a training folder beside it, it can't be meant as a class, so images of its own don't matter.
+    there = [name for name in _EVAL_DIRS if _holds_folders(os.path.join(top, name.encode()))]
     if not there:
         return train_root, None
     if len(there) > 1:
@@ -142,12 +155,18 @@ def _find_layout(top: bytes, root: str, train_dir: str | None, eval_dir: str | N
     return train_root, os.path.join(top, there[0].encode())
 
 
-def _holds_classes(folder: bytes) -> bool:
-    """Returns whether a folder has sub-folders and no images of its own, as a class named `train` would have."""
-    if not os.path.isdir(folder):
+def _holds_folders(folder: bytes) -> bool:
+    return os.path.isdir(folder) and any(entry.is_dir() for entry in _list(folder))
+
+
+def _is_train_folder(top: bytes, train_dir: str) -> bool:
+    """Returns whether the training classes lie in `train_dir`, which could also be a class of that name."""
+    folder = os.path.join(top, os.fsencode(train_dir))
+    if not _holds_folders(folder):
         return False
-    entries = _list(folder)
-    return any(entry.is_dir() for entry in entries) and not any(_suffix(entry.name) in _READABLE for entry in entries)
+    # A class has images of its own, and other classes beside it.
+    has_images = any(_suffix(entry.name) in _READABLE for entry in _list(folder))
+    return train_dir != "train" or not has_images or _class_folders(top).keys() <= _SPLIT_DIRS
 
 
 def _list(folder: bytes) -> list[os.DirEntry[bytes]]:
@@ -191,7 +210,9 @@ def _choose_classes(
             f"{where} has no sub-folders; each class needs one, with its images in it. (For a flat folder of images "
             "write a list of them: dataset=listfile.)"
         )
-    if eval_root is None and found.keys() <= {"train", *_EVAL_DIRS}:
+    if eval_root is None:
+        _refuse_splits_as_classes(found, wanted or (), where)
+    if eval_root is None and found.keys() <= _SPLIT_DIRS:
         raise UserError(
             f"{where}: {', '.join(found)} would be the classes, but these are names of splits; name the folder of the "
             "training classes with dataset.train_dir, and have a folder for each class in it."
@@ -213,6 +234,42 @@ def _choose_classes(
             f"dataset.num_classes={num_classes}, but {source} {len(names)} classes; leave dataset.num_classes out."
         )
     return names
+
+
+def _refuse_splits_as_classes(found: dict[str, bytes], wanted: Sequence[str], where: str) -> None:
+    """Refuses a split's folder among the folders of classes, which would make a class of it."""
+    classes = [name for name in found if name.lower() not in _SPLIT_DIRS]
+    if not classes:
+        return
+    for name, folder in found.items():
+        if name in classes or name in wanted:
+            continue
+        inner = [sub for sub, path in _class_folders(folder).items() if _images_below(path, Counter())]
+        if not inner:
+            continue
+        apart = f"{where}/train" if name.lower() == "train" else f"{where}/train, beside {where}/{name.lower()}"
+        raise UserError(
+            f"{where}/{name} is named like a split and has folders of images ({_some(inner)}), but lies beside folders "
+            f"of classes ({_some(classes)}), so it would be taken for a class. Move all training classes into {apart}; "
+            f"or, if {name} is a class, rename it or list all classes in dataset.class_names."
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+
+
+def _warn_of_loose_images(folder: bytes) -> None:
+    """Warns of images that lie beside the class folders rather than in one."""
+    suffixes = _READABLE | _UNREADABLE
+    if count := sum(_suffix(entry.name) in suffixes and not entry.is_dir() for entry in _list(folder)):
+        _log.warning(
+            "%s: %s left out that %s in no class folder; move %s into one if meant as examples.",
+            _text(folder),
+            counted(count, "image"),
+            "lies" if count == 1 else "lie",
+            "it" if count == 1 else "them",
+        )
 
 
 def _images_below(folder: bytes, seen: Counter[str]) -> list[bytes]:
@@ -242,15 +299,20 @@ def _log_left_out(root: str, seen: Counter[str]) -> None:
     formats = {suffix: count for suffix, count in seen.items() if suffix.startswith(".")}
     if formats:
         _log.warning(
-            "%s: %d images left out that TensorFlow can't decode (%s); convert them to JPEG or PNG.",
+            "%s: %s left out that TensorFlow can't decode (%s); convert to JPEG or PNG.",
             root,
-            sum(formats.values()),
+            counted(sum(formats.values()), "image"),
             ", ".join(f"{count} {suffix}" for suffix, count in sorted(formats.items())),
         )
     if seen["other"]:
-        _log.info("%s: %d files left out that aren't images (%s)", root, seen["other"], _readable_list())
+        _log.info(
+            "%s: %s left out without the suffix of an image (%s)",
+            root,
+            counted(seen["other"], "file"),
+            _readable_list(),
+        )
     if seen["linked twice"]:
-        _log.info("%s: %d links left out that lead to a folder listed already", root, seen["linked twice"])
+        _log.info("%s: %s left out, leading to a folder listed already", root, counted(seen["linked twice"], "link"))
 
 
 def _held_out(images: list[bytes], top: bytes, fraction: float, seed: int) -> np.ndarray:

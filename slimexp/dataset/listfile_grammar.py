@@ -25,6 +25,7 @@ Later terms win, and what no term names is don't care. The cases that could be r
   word is always a name. A name with blanks needs quotes, or a tab (or a quoted path) before it. A name that reads
   like a term or a number (`1:3`, `-4`, `2.5`) needs quotes unless `dataset.class_names` has it.
 - `dataset.labels_offset` is subtracted from every index, and from no name.
+- Among `dataset.class_names` of a single-label list, a word of digits must be its own class's index.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ class LabelReader:
 
     Args:
         task: `single` or `multi`.
-        num_classes: The number of classes; None only for a list that is to learn their names.
+        num_classes: The number of classes; None if it isn't known, and then any label but a name is refused.
         class_names: The name of each class, if they have names.
         labels_offset: What is subtracted from each index.
         learns_names: Whether unknown names are new classes rather than errors.
@@ -195,7 +196,6 @@ class LabelReader:
         learns_names: bool = False,
     ) -> None:
         assert task in ("single", "multi"), task
-        assert num_classes is not None or learns_names
         assert class_names is None or len(class_names) == num_classes
         self.task = task
         self.num_classes = num_classes

@@ -264,11 +264,11 @@ class _Result:
         lines = _split_lines(block, bytes_)
         plain = np.flatnonzero(lines.plain)
         codes = terms = None
+        is_read = np.zeros(len(plain), bool)
         if self._reader.task == "single":
             codes = self._look_up(block, lines, plain)
             is_read = codes != _UNKNOWN
-        else:
-            assert self._reader.num_classes is not None
+        elif self._reader.num_classes is not None:
             # The separator's blanks are left out: the first byte of the labels is the first that isn't blank.
             begins = self._skip_blanks(bytes_, lines.path_ends[plain] + 1)
             terms = read_terms(bytes_, begins, lines.ends[plain], self._reader.num_classes, self._reader.labels_offset)

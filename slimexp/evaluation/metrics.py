@@ -6,7 +6,9 @@ valid, and the sums are made over all examples in the order of their index, so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +112,9 @@ class Accumulator:
             UserError: If there is nothing to evaluate.
         """
         if not self.num_examples:
-            raise UserError("The evaluation set holds no example; look at dataset.eval_list and skipped_images.csv.")
+            raise UserError(
+                "The evaluation set holds no example; look at dataset.eval_list, or dataset.eval_dir for folders."
+            )
         order = self._order()
         result: dict[str, float] = {"eval/examples": len(order)}
         if self.task == "single":
@@ -132,7 +136,8 @@ class Accumulator:
         every_class = np.arange(len(self.class_names))
         if not len(labels):
             return np.zeros((len(every_class),) * 2, dtype=np.int64)
-        return confusion_matrix(labels, best[:, 0], labels=every_class).astype(np.int64)
+        with _many_classes():
+            return confusion_matrix(labels, best[:, 0], labels=every_class).astype(np.int64)
 
     def per_class(self) -> list[dict[str, Any]]:
         """Returns a table with a row for each class.
@@ -233,9 +238,10 @@ class Accumulator:
             support = np.zeros(len(every_class), dtype=np.int64)
             counts = support
         else:
-            precision, recall, f1, support = precision_recall_fscore_support(
-                labels, best[:, 0], labels=every_class, average=None, zero_division=0.0
-            )
+            with _many_classes():
+                precision, recall, f1, support = precision_recall_fscore_support(
+                    labels, best[:, 0], labels=every_class, average=None, zero_division=0.0
+                )
             counts = np.bincount(best[:, 0], minlength=len(every_class))
         return [
             {
@@ -273,6 +279,18 @@ class Accumulator:
                 }
             )
         return rows
+
+
+@contextlib.contextmanager
+def _many_classes() -> Iterator[None]:
+    """Silences scikit-learn's guess that there are too many classes for the examples.
+
+    Up to version 1.7 it wonders at the labels of a small evaluation set of many classes whether they are a regression
+    target. They are class numbers.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        yield
 
 
 def _log_sum_exp(logits: np.ndarray) -> np.ndarray:

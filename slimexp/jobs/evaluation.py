@@ -83,6 +83,11 @@ class Evaluator:
             self._tracker.log_metrics(step, self._summary)
         _log.info("%s", self.summary())
 
+    def is_due(self, step: int, last_step: int) -> bool:
+        """Tells whether an evaluation was to be made at `step`, and is missing."""
+        every = self._config.trainer.eval_every_steps
+        return bool(every) and step % every == 0 and step < last_step and not self._recorded(step)
+
     def summary(self) -> str:
         """Returns the last evaluation in words."""
         if self._last is None or self._data.eval is None:

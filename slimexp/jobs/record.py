@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -14,17 +13,19 @@ from typing import Any
 
 from slimexp.config import Config, Resume
 from slimexp.errors import UserError
-from slimexp.tracking import Tracker, provenance
+from slimexp.tracking import Tracker, provenance, read_metrics
 from slimexp.tracking.params import flatten as flatten_params
-from slimexp.tracking.tracker import RECORD_FILE
+from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
 from slimexp.training.checkpoints import Checkpoints
+from slimexp.training.signals import StopSignals
 from slimexp.validation import flatten
 
 __all__ = [
     "FINGERPRINT_TAG",
+    "changed_settings",
     "earlier_run",
-    "exclusive",
     "record_failed_start",
+    "recorded",
     "resume_step",
     "run_name",
     "say_what_changed",
@@ -36,43 +37,19 @@ _log = logging.getLogger(__name__)
 FINGERPRINT_TAG = "dataset.train.fingerprint"
 # What may differ between a run and its continuation without a word: how far, how often, where to.
 _FREE_TO_CHANGE = (
-    "trainer.",
-    "tracking.",
-    "evaluation.",
-    "run_dir",
-    "output_root",
-    "pipeline.threads",
-    "pipeline.readers",
-    "pipeline.queues.",
+    *(f"trainer.{key}" for key in ("max_", "epochs", "save_", "log_", "eval_", "resume", "check_numerics")),
+    *("tracking.", "evaluation.", "run_dir", "output_root", "job."),
+    *(f"pipeline.{key}" for key in ("name", "threads", "readers", "queues.")),
 )
 # What decides which images a step sees.
 _ORDER_KEYS = ("seed", "dataset.", "preprocessing.", "pipeline.batch_size", "pipeline.shuffle")
 
 
-@contextlib.contextmanager
-def exclusive(run_dir: Path) -> Iterator[None]:
-    """Holds the run's folder for this process alone.
-
-    Raises:
-        UserError: If another process is running in it.
-    """
-    with open(run_dir / ".lock", "a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"run_dir={run_dir}: another run is writing there now. Wait for it, or choose another folder."
-            ) from None
-        except OSError as error:  # Some network file systems have no locks.
-            _log.warning("run_dir=%s cannot be locked (%s): do not start a second run there.", run_dir, error)
-        yield
-
-
-def resume_step(config: Config, checkpoints: Checkpoints) -> int | None:
+def resume_step(config: Config, checkpoints: Checkpoints, earlier: Mapping[str, Any]) -> int | None:
     """Returns the step of the checkpoint to go on from, or None to start anew.
 
     Raises:
-        UserError: If `trainer.resume` forbids what is there.
+        UserError: If `trainer.resume` forbids what is there, or it is another network's.
     """
     step = checkpoints.latest_step()
     if step is not None and config.trainer.resume is Resume.never:
@@ -85,53 +62,105 @@ def resume_step(config: Config, checkpoints: Checkpoints) -> int | None:
             f"trainer.resume=must: {checkpoints.folder} has no checkpoint to go on from. Set run_dir to the folder of "
             "the run that is meant, or start anew with trainer.resume=auto."
         )
+    before = earlier.get("params", {}).get("model.name", config.model.name)
+    if step is not None and before != config.model.name:
+        raise UserError(
+            f"model={config.model.name}: run_dir={config.run_dir} holds a run of model={before}. Go on with that, or "
+            "choose another run_dir."
+        )
     return step
 
 
 def earlier_run(run_dir: Path) -> dict[str, Any]:
-    """Returns what `run.json` says of the run that the folder belongs to; nothing if it cannot be read."""
+    """Returns what `run.json` says of the run that the folder belongs to; nothing if there is none."""
     try:
         return json.loads((run_dir / RECORD_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError) as error:
         _log.warning("%s cannot be read (%s): the run becomes a new one in the tracking store.", RECORD_FILE, error)
         return {}
 
 
-def say_what_changed(config: Config, earlier: Mapping[str, Any], fingerprint: str) -> None:
-    """Says which settings and data a run that goes on does not share with its beginning."""
+def changed_settings(config: Config, earlier: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Returns the settings that `config` does not share with an earlier run, but for those that change no result."""
     now = flatten_params(flatten(config))
     before = earlier.get("params", {})
-    changed = [key for key in now if before.get(key, now[key]) != now[key] and not key.startswith(_FREE_TO_CHANGE)]
+    return {
+        key: (before[key], value)
+        for key, value in now.items()
+        if key in before and before[key] != value and not key.startswith(_FREE_TO_CHANGE)
+    }
+
+
+def say_what_changed(config: Config, earlier: Mapping[str, Any], fingerprint: str) -> None:
+    """Says which settings and data a run that goes on does not share with its beginning."""
+    changed = changed_settings(config, earlier)
     if changed:
-        texts = ", ".join(f"{key} {before[key]} -> {now[key]}" for key in changed)
+        texts = ", ".join(f"{key} {before} -> {now}" for key, (before, now) in changed.items())
         _log.warning("Changed since the run was started: %s.", texts)
     old_fingerprint = earlier.get("tags", {}).get(FINGERPRINT_TAG, fingerprint)
     if old_fingerprint != fingerprint or any(key.startswith(_ORDER_KEYS) for key in changed):
         _log.warning("So the images come in another order, or are others, than without the stop.")
 
 
+@contextlib.contextmanager
+def recorded(
+    config: Config, overrides: Sequence[str], step: int | None, earlier: Mapping[str, Any], signals: StopSignals
+) -> Iterator[Tracker]:
+    """Records what is done within the block as a run: FINISHED, FAILED on an error, KILLED after a signal."""
+    with signals.deferred():
+        tracker = start_tracking(config, overrides, step, earlier)
+    try:
+        signals.check()
+        yield tracker
+    except BaseException as error:
+        signals.hold()
+        tracker.__exit__(type(error), error, error.__traceback__)
+        raise
+    signals.hold()
+    tracker.finish("FINISHED")
+
+
 def start_tracking(
     config: Config, overrides: Sequence[str], step: int | None, earlier: Mapping[str, Any] | None = None
 ) -> Tracker:
-    """Opens a run in the tracking store: the `earlier` one if it goes on from `step`, else a new one."""
+    """Opens a run in the tracking store.
+
+    It is the earlier run of the folder if that goes on from the checkpoint of `step`, or was killed before its first
+    one. Where it had gone on beyond that step with other settings, it is a new run, so that neither has the other's
+    metrics.
+    """
     run_dir = Path(config.run_dir)
     earlier = earlier or {}
+    was_killed = earlier.get("status") == "RUNNING"  # The folder's lock is ours: nobody runs it now.
+    goes_on = step is not None or was_killed
+    if goes_on and changed_settings(config, earlier) and _last_step(run_dir) > (step or 0):
+        _log.warning("The run had gone on with other settings: from here it is a new one in the tracking store.")
+        goes_on = False
+    resumed = earlier if goes_on else {}
     tracker = Tracker.start(
         backend=config.tracking.backend.value,
         uri=config.tracking.uri,
         experiment=config.tracking.experiment,
-        run_name=config.tracking.run_name or earlier.get("run_name") or run_name(config, overrides),
+        run_name=config.tracking.run_name or resumed.get("run_name") or run_name(config, overrides),
         run_dir=run_dir if run_dir.is_dir() else None,
         tags={**provenance.tags(provenance.collect(sys.argv, os.getcwd())), **config.tracking.tags},
         params=flatten(config),
         on_error=config.tracking.on_error.value,
-        resume_run_id=earlier.get("run_id"),
-        resume_step=step,
+        resume_run_id=resumed.get("run_id"),
+        resume_step=step if step is not None or not goes_on else 0,
+        stale_run_id=earlier.get("run_id") if was_killed and not goes_on else None,
     )
     for name in ("config.yaml", "overrides.yaml"):  # As Hydra composed them; the params hold what they came to.
         if (run_dir / ".hydra" / name).is_file():
             tracker.log_artifact(run_dir / ".hydra" / name, "config")
     return tracker
+
+
+def _last_step(run_dir: Path) -> int:
+    path = run_dir / METRICS_FILE
+    return max((row.step for row in read_metrics(path)), default=0) if path.is_file() else 0
 
 
 def record_failed_start(config: Config, overrides: Sequence[str], message: str) -> None:

@@ -17,13 +17,13 @@ from slimexp.dataset.split import Dataset, Split
 from slimexp.dataset.summary import describe, fingerprint
 from slimexp.jobs import build
 from slimexp.jobs.evaluation import Evaluator
+from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import (
     FINGERPRINT_TAG,
     earlier_run,
-    exclusive,
+    recorded,
     resume_step,
     say_what_changed,
-    start_tracking,
 )
 from slimexp.jobs.targets import call
 from slimexp.pipeline import Feed
@@ -54,9 +54,9 @@ def run(config: Config, overrides: Sequence[str] = ()) -> None:
     """
     checkpoints = Checkpoints(Path(config.run_dir) / "checkpoints", max_to_keep=config.trainer.max_to_keep)
     with StopSignals() as signals, exclusive(Path(config.run_dir)):
-        first_step = resume_step(config, checkpoints)
-        earlier = {} if first_step is None else earlier_run(Path(config.run_dir))
-        with start_tracking(config, overrides, first_step, earlier) as tracker:
+        earlier = earlier_run(Path(config.run_dir))
+        first_step = resume_step(config, checkpoints, earlier)
+        with recorded(config, overrides, first_step, earlier, signals) as tracker:
             _log.info("Run folder: %s", config.run_dir)
             train(config, checkpoints, first_step, earlier, tracker, signals)
 
@@ -98,12 +98,13 @@ def train(
     _warn_about_moving_averages(config, last_step)
 
     if first_step is not None:
+        say_what_changed(config, earlier, data_fingerprint)
         trainer.restore(checkpoints.load(first_step))
         _log.info("Going on from the checkpoint of step %d.", first_step)
-        say_what_changed(config, earlier, data_fingerprint)
         if first_step >= last_step:
             _log.warning(
-                "The run is at step %d of %d already: nothing is left to train. Raise trainer.max_steps to go on.",
+                "The run is at step %d, and trainer asks for %d: nothing is left to train. Raise trainer.max_steps to "
+                "go on.",
                 first_step,
                 last_step,
             )
@@ -117,6 +118,8 @@ def train(
         start_position=trainer.step * settings.batch_size,
         strategy=strategy,
     )
+    if first_step and evaluator.is_due(first_step, last_step):
+        evaluator.evaluate(first_step)  # The run was stopped between the checkpoint and this.
     with feed, Progress(last_step, trainer.step, settings.batch_size) as progress:
         fit(
             trainer,
@@ -133,6 +136,7 @@ def train(
             signals=signals,
         )
     evaluator.write_report()
+    signals.hold()
     _say_where_everything_is(config, checkpoints, evaluator, tracker)
 
 

@@ -24,6 +24,10 @@ def decode_window(contents: tf.Tensor, choose_window: ChooseWindow) -> tf.Tensor
     A JPEG that lacks its end marker is decoded whole before the window is cut out. Cut short, it then fails for every
     window, and not only for one that reaches the missing part.
 
+    One limit: a JPEG whose pixel data end early but that has its end marker all the same passes for a complete one.
+    What is missing comes out grey, and "Premature end of JPEG data" in the program's output is the only sign of it:
+    the decoder takes that for a warning, and TensorFlow has no option to make it an error.
+
     Args:
         contents: string [], the bytes of an image file.
         choose_window: Called with the picture's height and width, int32 [], and returns the window: int32 [4], y, x,

@@ -115,6 +115,9 @@ def find_fault(path: bytes) -> str | None:
     except Exception as error:
         if kind == "JPEG" and not contents.endswith(b"\xff\xd9"):
             return f"the JPEG is cut short or damaged: {len(contents)} bytes, without the end marker"
+        unreadable = _unreadable_variant(kind, contents)
+        if unreadable is not None:
+            return unreadable
         return f"the {kind} is damaged or of a kind that cannot be read ({_message(error)})"
     return None
 
@@ -152,6 +155,24 @@ def _readable_kind(contents: bytes) -> str | None:
     if contents[:4] == b"RIFF" and contents[8:12] == b"WEBP":
         return "WebP"
     return next((kind for magic, kind in _READABLE.items() if contents.startswith(magic)), None)
+
+
+def _unreadable_variant(kind: str, contents: bytes) -> str | None:
+    """Says what to do about a sound file of a kind that TensorFlow reads only in part; None: it is none of these."""
+    if kind == "WebP" and contents[12:16] == b"VP8X" and contents[20] & 0x12 == 0x02:  # Animation, and no alpha.
+        return (
+            "it is an animated WebP without transparency, which cannot be read; save its first frame as a still picture"
+        )
+    if kind == "BMP" and len(contents) >= 34:
+        header_bytes, bits = int.from_bytes(contents[14:18], "little"), int.from_bytes(contents[28:30], "little")
+        if header_bytes < 40:
+            return "it is a BMP with the old OS/2 header, which cannot be read; save it as a PNG"
+        if bits not in (8, 24, 32):
+            count = "1 bit" if bits == 1 else f"{bits} bits"
+            return f"it is a BMP of {count} a pixel, and only 8, 24 and 32 can be read; save it as a PNG"
+        if int.from_bytes(contents[30:34], "little") in (1, 2):
+            return "it is a run-length encoded BMP, which cannot be read; save it as a PNG"
+    return None
 
 
 def _describe(contents: bytes) -> str:

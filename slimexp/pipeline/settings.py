@@ -10,6 +10,9 @@ __all__ = ["QUEUE_NAMES", "PipelineSettings", "QueueSettings"]
 
 QUEUE_NAMES = ("filename", "read", "prefetch", "batch")
 
+# Far above what any machine can use, and far below where the operating system refuses to start a thread.
+_MAX_THREADS = 1024
+
 
 @dataclasses.dataclass(frozen=True)
 class QueueSettings:
@@ -31,8 +34,8 @@ class PipelineSettings:
     """How the four-queue pipeline is laid out. All counts are totals for the process, not per replica.
 
     Attributes:
-        threads: Parallel calls that finish images (resize, flip, colour, mean).
-        readers: Parallel calls that read files and decode them.
+        threads: Parallel calls that finish images (resize, flip, colour, mean); 1 to 1024.
+        readers: Parallel calls that read files and decode them; 1 to 1024.
         batch_size: Examples in a global batch; each replica gets `batch_size / num_replicas` of them.
         filename_capacity: File names waiting for a reader. None: 20 batches' worth, which is a few kilobytes.
         read_capacity: Decoded windows (uint8) waiting for a preprocessing thread. None: one batch's worth, or twice
@@ -103,6 +106,11 @@ class PipelineSettings:
             # bool is an int to Python; `threads: true` in a YAML file is a slip all the same.
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 problems.append(f"{key}={value!r} is refused: it must be a whole number of at least 1.")
+            elif value > _MAX_THREADS and key in ("pipeline.threads", "pipeline.readers"):
+                problems.append(
+                    f"{key}={value} is refused: it must be at most {_MAX_THREADS}, as each is a thread of its own. "
+                    "The number of processor cores is a good start."
+                )
         return problems
 
     def _batch_problems(self, num_examples: int, num_replicas: int, is_training: bool) -> list[str]:
@@ -115,7 +123,7 @@ class PipelineSettings:
             advice = (
                 f"Set pipeline.batch_size={fits} or less"
                 if fits
-                else f"Use at most {num_examples} replicas (trainer.num_clones)"
+                else "Use no more replicas (devices) than there are examples"
             )
             problems.append(
                 f"pipeline.batch_size={batch} is more than the {num_examples} training examples, so a batch would "

@@ -119,10 +119,13 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> str:
-    """Returns an error's first line, without passwords and of bounded length, for a message of ours."""
+    """Returns the line of an error that names its cause, without passwords and of bounded length, for our messages."""
     text = str(error).strip() or type(error).__name__
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    line = mask_text(lines[0] if lines else type(error).__name__)
+    # SQLAlchemy names the database's own error, e.g. "(sqlite3.OperationalError) database or disk is full", in the
+    # second line where it first tells how it came to ask the database.
+    database_lines = [line for line in lines if re.match(r"\([\w.]+\) .", line)]
+    line = mask_text((database_lines or lines or [type(error).__name__])[0])
     # What failed underneath says more than the layers of urllib3 that wrap it.
     inner = re.search(r"\[Errno -?\d+\] [^'\")]+", line)
     line = inner[0] if inner else line

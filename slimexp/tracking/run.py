@@ -11,7 +11,7 @@ from slimexp.errors import UserError
 from slimexp.tracking.location import Location
 from slimexp.tracking.mlflow_store import Store, StoreUnavailableError, cause_of, is_refusal, open_store
 
-__all__ = ["MESSAGE_TAG", "METRICS_FILE", "RESUME_COUNT_TAG", "OpenRun", "open_or_go_offline"]
+__all__ = ["MESSAGE_TAG", "METRICS_FILE", "RESUME_COUNT_TAG", "OpenRun", "close_stale_run", "open_or_go_offline"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -79,6 +79,17 @@ def open_or_go_offline(
             ) from error
         _LOG.warning("%s The run goes on; its metrics are kept in %s only.", where, METRICS_FILE)
         return None
+
+
+def close_stale_run(store: Store, run_id: str) -> None:
+    """Marks a run that a kill has left RUNNING as KILLED, if the store has it and it still is."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        if store.client.get_run(run_id).info.status == "RUNNING":
+            store.client.set_terminated(run_id, "KILLED")
+    except MlflowException as error:
+        _LOG.warning("The earlier run %s could not be marked as killed: %s", run_id, cause_of(error))
 
 
 def _open_run(

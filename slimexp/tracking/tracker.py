@@ -17,7 +17,14 @@ from slimexp.tracking.location import Location, resolve_uri
 from slimexp.tracking.masking import is_secret_key, mask_text
 from slimexp.tracking.metrics_file import MetricsFile, MetricsRow, truncate_after
 from slimexp.tracking.params import MAX_TAG_LENGTH, flatten, legal_key, shorten
-from slimexp.tracking.run import MESSAGE_TAG, METRICS_FILE, RESUME_COUNT_TAG, OpenRun, open_or_go_offline
+from slimexp.tracking.run import (
+    MESSAGE_TAG,
+    METRICS_FILE,
+    RESUME_COUNT_TAG,
+    OpenRun,
+    close_stale_run,
+    open_or_go_offline,
+)
 from slimexp.tracking.sender import FLUSH_SECS, NONFINITE_TAG, Sender, Unsent
 
 __all__ = ["METRICS_FILE", "PARENT_RUN_TAG", "RECORD_FILE", "STATUSES", "Tracker"]
@@ -78,6 +85,7 @@ class Tracker:
         on_error: str = "offline",
         resume_run_id: str | None = None,
         resume_step: int | None = None,
+        stale_run_id: str | None = None,
         start_dir: Path | None = None,
         flush_secs: float = FLUSH_SECS,
     ) -> Tracker:
@@ -104,6 +112,7 @@ class Tracker:
             resume_step: The step of the checkpoint that training goes on from: later rows of `metrics.jsonl` are
                 dropped, and the store gets those that it lacks. None with `resume_run_id` only appends. None without
                 it begins anew: an older `metrics.jsonl` is renamed to `metrics-1.jsonl`.
+            stale_run_id: A run that was killed and will not go on: the store is told that it is KILLED.
             start_dir: The folder the user started in; by default the working folder.
             flush_secs: How often metrics are sent.
 
@@ -123,6 +132,8 @@ class Tracker:
         if backend == "mlflow":
             location = resolve_uri(uri, start_dir or Path.cwd())
             run = open_or_go_offline(location, experiment, run_name, clean, resume_run_id, on_error)
+            if run is not None and stale_run_id is not None:
+                close_stale_run(run.store, stale_run_id)
         try:
             metrics = _open_metrics(run_dir, resume_step, anew=resume_run_id is None)
         except OSError as error:

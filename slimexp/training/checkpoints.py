@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -96,13 +97,20 @@ class Checkpoints:
         Raises:
             UserError: If it is damaged.
         """
+        earlier = [str(other) for other in self.steps() if other != step]
         try:
-            reader = tf.train.load_checkpoint(self.prefix(step))
-            return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+            # TensorFlow's reader takes a prefix for a pattern, and `[`, `*` and `?` in a folder's name for parts of
+            # it; so it reads through links in a folder with a plain name.
+            with tempfile.TemporaryDirectory() as folder:
+                for part in (_DATA, _INDEX):
+                    os.symlink(self._file(step, part).resolve(), Path(folder) / f"{_PREFIX}{part}")
+                reader = tf.train.load_checkpoint(str(Path(folder) / _PREFIX))
+                return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
+            way_out = f"go on from step {' or '.join(earlier)}" if earlier else "start anew"
             raise UserError(
                 f"{self.prefix(step)}: the checkpoint cannot be read: {_first_line(error)}. "
-                f"Delete its files to go on from an earlier one (steps {self.steps()})."
+                f"Delete its two files to {way_out}."
             ) from error
 
     def _file(self, step: int, part: str) -> Path:
@@ -126,4 +134,6 @@ class Checkpoints:
 
 def _first_line(error: BaseException) -> str:
     message = getattr(error, "message", None) or getattr(error, "strerror", None) or str(error)
-    return str(message).splitlines()[0] if str(message) else type(error).__name__
+    line = str(message).splitlines()[0] if str(message) else type(error).__name__
+    # What TensorFlow wraps around the cause: {{function_node ...}} before it, [Op:...] behind it.
+    return re.sub(r"\{\{.*?\}\} ?|; .*tempstate.*| ?\[Op:\w+\].*", "", line).strip(" .")

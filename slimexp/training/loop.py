@@ -62,7 +62,7 @@ def fit(
         signals: A stop is obeyed between two steps, after a checkpoint.
 
     Raises:
-        UserError: If the loss or the gradient is no number.
+        UserError: If the loss or the gradient is no number, an image cannot be read, or an evaluation fails.
         Interrupted: After a signal.
     """
     step = saved = trainer.step
@@ -86,10 +86,16 @@ def fit(
                 signals.check()
             evaluate(step)
             signals.check()
-        except Interrupted:
-            if step > saved:
+        except (Interrupted, UserError) as error:
+            # The steps made so far are sound, whatever stopped them: a signal, an image, an evaluation. After a step
+            # that was no number the moving averages may not be.
+            if step > saved and not isinstance(error, _NoNumberError):
                 save(step)
             raise
+
+
+class _NoNumberError(UserError):
+    """The loss or the gradient is no number."""
 
 
 def _step(trainer: Trainer, batch: Any, name_examples: Callable[[np.ndarray], str]) -> dict[str, tf.Tensor]:
@@ -97,7 +103,7 @@ def _step(trainer: Trainer, batch: Any, name_examples: Callable[[np.ndarray], st
         return trainer.train_step(batch)
     except FloatingPointError as error:
         index = np.concatenate([part.numpy() for part in trainer.strategy.experimental_local_results(batch["index"])])
-        raise UserError(
+        raise _NoNumberError(
             f"step {trainer.step + 1}: the loss or the gradient is no number: {error}. The weights of the step before "
             "are in the last checkpoint. Lower learning_rate.initial, set trainer.clip_gradient_norm, or look at the "
             f"images of this batch:\n{name_examples(index)}"

@@ -23,7 +23,7 @@ class StopSignals:
     _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
     def __init__(self) -> None:
-        self._deferring = False
+        self._deferring = self._holding = False
         self._pending: int | None = None
         self._previous: dict[int, Any] = {}
 
@@ -39,11 +39,15 @@ class StopSignals:
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
         """Holds a first signal back until `check` is called; a second one raises at once."""
-        self._deferring = True
+        self._deferring, before = True, self._deferring
         try:
             yield
         finally:
-            self._deferring = False
+            self._deferring = before
+
+    def hold(self) -> None:
+        """Lets no signal through any more: what is left to do takes seconds, and half of it would be untrue."""
+        self._holding = True
 
     def check(self) -> None:
         """Raises `Interrupted` if a signal came meanwhile."""
@@ -52,7 +56,7 @@ class StopSignals:
             raise _interrupted(number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._deferring and self._pending is None:
+        if self._holding or (self._deferring and self._pending is None):
             self._pending = number
         else:
             raise _interrupted(number)

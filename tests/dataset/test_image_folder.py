@@ -82,7 +82,7 @@ def test_leaves_out_what_is_no_image(tmp_path: Path, caplog: pytest.LogCaptureFi
     names = held(dataset.train, tmp_path)
     assert {"é 中/a b.jpg": 2, "é 中/b.WebP": 2, "z/1.jpg": 1, "linked/1.jpg": 0}.items() <= names.items()
     assert any("2 images left out that TensorFlow can't decode (1 .heic, 1 .tif)" in m for m in caplog.messages)
-    assert any("files left out that aren't images" in m for m in caplog.messages)
+    assert any("3 files left out without the suffix of an image" in m for m in caplog.messages)
     assert any("links left out" in m for m in caplog.messages)
     assert any("3 classes, " in m for m in caplog.messages)
 
@@ -113,6 +113,21 @@ def test_class_names_set_the_order(tmp_path: Path) -> None:
         ),
         (["train/a/1.jpg", "val/a/notes.txt"], {}, r"/val has no image of any class"),
         (["val/a/1.jpg", "test/a/1.jpg"], {}, r"test, val would be the classes, but these are names of splits"),
+        (
+            ["cats/1.jpg", "dogs/1.jpg", "val/cats/1.jpg", "val/dogs/1.jpg"],
+            {},
+            (
+                r"/val is named like a split and has folders of images \('cats', 'dogs'\), but lies beside folders of "
+                r"classes \('cats', 'dogs'\), .* Move all .* into .*/train, beside .*/val; or, if val is a class, re"
+            ),
+        ),
+        (["cats/1.jpg", "train/1.jpg", "train/cats/x/1.jpg"], {}, r"/train is named like .* into [^ ]*/train; or, if"),
+        (
+            ["a/1.jpg", "Test/a/1.jpg"],
+            {"eval_dir": None},
+            r"/Test is named like .*/train, beside .*/test; or, if Test is",
+        ),
+        (["a/1.jpg", "val/a/1.jpg"], {"class_names": ["a"]}, r"/val is named like a split"),
         (["a/1.jpg"], {"train_dir": "fit"}, r"dataset.train_dir=.*/fit: there is no such folder"),
         (["a/1.jpg"], {"train_dir": "a"}, r"dataset.train_dir=a: .*/a has no class folders"),
         (["a/1.jpg"], {"eval_dir": "b"}, r"dataset.eval_dir=b is set, but .* has no folder 'train'"),
@@ -122,6 +137,35 @@ def test_class_names_set_the_order(tmp_path: Path) -> None:
 def test_refuses(tmp_path: Path, names: list[str], options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_image_folder(root=make(tmp_path, *names), **options)
+
+
+def test_classes_may_have_the_names_of_splits(tmp_path: Path) -> None:
+    make(tmp_path, "a/1.jpg", "val/1.jpg", "val/deep/.x/1.jpg", "val/notes/x.txt", "test/b/1.jpg")
+    (tmp_path / "test").rename(tmp_path / "exam")
+    assert load_image_folder(root=str(tmp_path)).class_names == ("a", "exam", "val")
+    make(tmp_path, "val/deep/1.jpg")
+    names = ["val", "exam", "a"]
+    assert load_image_folder(root=str(tmp_path), class_names=names).class_names == tuple(names)
+
+
+def test_warns_of_images_in_no_class_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    flat = make(tmp_path / "flat", "a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg", "4.PNG", "5.tif", ".6.jpg", "readme.txt")
+    assert load_image_folder(root=flat).class_names == ("a", "b")
+    assert [m for m in caplog.messages if "in no class" in m] == [
+        f"{flat}: 3 images left out that lie in no class folder; move them into one if meant as examples."
+    ]
+    caplog.clear()
+    # Neither folder stops being a split's for an image of its own.
+    both = make(tmp_path / "both", "train/a/1.jpg", "train/b/1.jpg", "train/x.jpg", "val/a/1.jpg", "val/x.jpg")
+    assert held(load_image_folder(root=both).eval, tmp_path / "both") == {"val/a/1.jpg": 0}
+    assert [m for m in caplog.messages if "in no class" in m] == [
+        f"{both}/{name}: 1 image left out that lies in no class folder; move it into one if meant as examples."
+        for name in ("train", "val")
+    ]
+    caplog.clear()
+    fit = make(tmp_path / "fit", "fit/a/1.jpg", "fit/x.jpg", "other/1.jpg")
+    assert load_image_folder(root=fit, train_dir="fit", eval_fraction=0).class_names == ("a",)
+    assert "fit/fit: 1 image left out" in caplog.text
 
 
 def test_refuses_a_missing_root_and_empty_files(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,12 +105,17 @@ def test_says_when_the_number_of_classes_is_unknown(tmp_path: Path) -> None:
         message = refuse(tmp_path, text)
         assert message.startswith("train.txt:2: ")
         assert "set dataset.num_classes=N, or dataset.class_names" in message
-    assert "dataset.num_classes is not set, and a multi-label list" in refuse(tmp_path, "a 1:0", task="multi")
+    message = refuse(tmp_path, "a 1:0\nb 1:", task="multi")
+    assert message.startswith("train.txt:1: '1:0': labels are given by index here, which doesn't say how many classes")
+    assert refuse(tmp_path, "a 1:\n", task="multi").startswith("train.txt:1: ")
 
 
 def test_options_must_agree(tmp_path: Path) -> None:
     assert "dataset.task='both' must be single" in refuse(tmp_path, "a 0", task="both", num_classes=1)
     assert "dataset.num_classes=0 must be 1 or more" in refuse(tmp_path, "a 0", num_classes=0)
+    for task in ("single", "multi"):
+        message = refuse(tmp_path, "a 1:0", num_classes=2**31, task=task)
+        assert message.startswith("dataset.num_classes=2147483648 must be 1000000 or less; it is how many classes")
     assert "dataset.num_classes=3, but dataset.class_names has 2 names" in refuse(
         tmp_path, "a 0", num_classes=3, class_names=["a", "b"]
     )
@@ -137,10 +141,69 @@ def test_label_equal_to_num_classes_is_refused(tmp_path: Path) -> None:
     assert message == "1 bad line in train.txt:\n  train.txt:2: '7': the label is outside 0..6 (dataset.num_classes=7)"
 
 
-@pytest.mark.parametrize("text", ["", "\n\n# nothing\n", "\ufeff"])
-def test_refuses_empty_lists(tmp_path: Path, text: str) -> None:
-    assert re.match(r"dataset.train_list=train.txt names no image", refuse(tmp_path, text, num_classes=2))
-    assert re.match(r"dataset.eval_list=eval.txt names no image", refuse(tmp_path, "a 0", text, num_classes=2))
+def test_refuses_more_classes_than_it_can_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slimexp.dataset.listfile._MAX_CLASSES", 2)
+    text = "a x\nb y\nc z\n"
+    assert "dataset.class_names has 3 names, but 2 classes are the most" in refuse(tmp_path, text, class_names=[*"xyz"])
+    assert refuse(tmp_path, text).startswith(
+        "train.txt names 3 classes, but 2 are the most there may be; is the second"
+    )
+    assert load(tmp_path, "a x\nb y\n").num_classes == 2
+
+
+def test_refuses_numbers_as_names_of_other_classes(tmp_path: Path) -> None:
+    message = refuse(tmp_path, "a 2\n", class_names=["3", "1", "2"])
+    assert message.startswith("dataset.class_names: '3' is the name of the class with index 0, but a bare number in a")
+    assert "leave dataset.class_names out and set dataset.num_classes." in message
+    names = write(tmp_path, "names.txt", "cat\n9999999999999999999\n")
+    message = refuse(tmp_path, "a 0\n", class_names=names)
+    assert message.startswith(
+        "dataset.class_names=names.txt: '9999999999999999999' is the name of the class with index 1"
+    )
+    message = refuse(tmp_path, "a 1\n", class_names=["0", "1"], labels_offset=1)
+    assert message.startswith(
+        "dataset.class_names: '0' is the name of the class with index 1 with dataset.labels_offset=1"
+    )
+    assert load(tmp_path, "a 2\n", class_names=["0", "cat", "02"]).train.labels.tolist() == [2]
+    assert load(tmp_path, "a 2\n", class_names=["1", "2"], labels_offset=1).train.labels.tolist() == [1]
+    assert load(tmp_path, "a 1:0\n", class_names=["3", "1"], task="multi").class_names == ("3", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "the file is empty"),
+        ("\n\n# nothing\n", "3 lines, all blank or comments"),
+        ("#", "1 line, all blank or comments"),
+        ("\ufeff", "the file is empty"),
+    ],
+)
+@pytest.mark.parametrize("task", ["single", "multi"])
+def test_refuses_empty_lists(tmp_path: Path, text: str, what: str, task: str) -> None:
+    options: list[dict] = [{}, {"num_classes": 2}, {"class_names": ["x", "y"]}, {"num_classes": 2, "labels_offset": 1}]
+    for given in options:
+        message = f"dataset.train_list=train.txt names no image ({what}); write one image a line, as in a.jpg 3."
+        assert refuse(tmp_path, text, task=task, **given) == message
+        assert refuse(tmp_path, text, text, task=task, **given) == message
+        if given or task == "single":
+            line = "a 1:1" if given else "a cat"
+            message = refuse(tmp_path, line, text, task=task, **given)
+            assert message.startswith(f"dataset.eval_list=eval.txt names no image ({what}); write")
+
+
+def test_refuses_multi_label_lists_that_say_nothing(tmp_path: Path) -> None:
+    message = refuse(tmp_path, "a 0:*\nb 1:0 0:0\n", num_classes=2, task="multi")
+    assert message == (
+        "dataset.train_list=train.txt says nothing about any label of its 2 images: all are don't care, so there is "
+        "nothing to learn from. Make labels positive or negative, as in a.jpg -1:* 1:0,7."
+    )
+    message = refuse(tmp_path, "a 0:*\nb -1:1\n", "c 0:1", num_classes=2, task="multi")
+    assert message.startswith(
+        "dataset.eval_list=eval.txt says nothing about any label of its 1 image: all are don't care"
+    )
+    assert message.endswith(
+        "nothing to measure. Make labels positive or negative, as in a.jpg -1:* 1:0,7, or leave dataset.eval_list out."
+    )
 
 
 def test_refuses_missing_lists_and_folders(tmp_path: Path) -> None:
@@ -166,9 +229,25 @@ def test_logs_totals_duplicates_and_shared_images(tmp_path: Path, caplog: pytest
     load(tmp_path, "# x\na 0\nb 0\na 1\n", "a 0\nc 0\n", num_classes=2)
     messages = [message.replace(f"{tmp_path}/", "") for message in caplog.messages]
     assert messages == [
-        "train.txt: 4 lines, 3 images, 1 duplicates",
+        "train.txt: 4 lines, 3 images, 1 duplicate",
+        (
+            "train.txt: 1 image is named more than once with different labels, the first 'a' on lines 2 and 4; "
+            "all these lines count, so keep the right ones only."
+        ),
         "eval.txt: 2 lines, 2 images, 0 duplicates",
-        "1 of the 2 images of eval.txt are in train.txt too, so the evaluation will look better than it is.",
+        "1 of the 2 images of eval.txt is in train.txt too, so the evaluation will look better than it is.",
+    ]
+    caplog.clear()
+    load(tmp_path, "a 1:0\n", "a 1:1\nb 1:0\nb 1:0 -1:1\na 1:1\nb 1:1\na 0:1\n", num_classes=2, task="multi")
+    messages = [message.replace(f"{tmp_path}/", "") for message in caplog.messages]
+    assert messages[0] == "train.txt: 1 line, 1 image, 0 duplicates"
+    assert messages[1] == "eval.txt: 6 lines, 6 images, 4 duplicates"
+    assert "2 images are named more than once with different labels, the first 'b' on lines 2 and 3;" in messages[2]
+    assert messages[3].startswith("3 of the 6 images of eval.txt are in train.txt too")
+    caplog.clear()
+    load(tmp_path, "a cat\nb dog\na cat\n")
+    assert [message.replace(f"{tmp_path}/", "") for message in caplog.messages] == [
+        "train.txt: 3 lines, 3 images, 1 duplicate"
     ]
 
 

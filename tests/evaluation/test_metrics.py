@@ -165,7 +165,9 @@ def test_what_is_not_finite_is_counted(task: str) -> None:
 @pytest.mark.parametrize("task", ["single", "multi"])
 def test_nothing_to_evaluate(task: str) -> None:
     accumulator = Accumulator(task, NAMES)
-    with pytest.raises(UserError, match=r"The evaluation set holds no example; look at dataset.eval_list"):
+    with pytest.raises(
+        UserError, match=r"holds no example; look at dataset.eval_list, or dataset.eval_dir for folders\."
+    ):
         accumulator.summarize()
     labels = np.zeros(2, int) if task == "single" else np.ones((2, 3), np.int8)
     accumulator.update(np.zeros((2, 3)), labels, np.zeros(2, bool), np.zeros(2))

@@ -10,13 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from slimexp import slim
 from slimexp.errors import Interrupted, UserError
-from slimexp.jobs.record import exclusive
+from slimexp.jobs.lock import exclusive
 from slimexp.tracking import read_metrics
 from tests.jobs.conftest import TINY
 
@@ -94,7 +95,7 @@ def test_a_run_that_is_done_says_so_and_changes_nothing(job, caplog):
     job.train(*TINY)
     before = checkpoint_bytes(job.run_dir, 4), job.history("eval/loss")
     job.train(*TINY)
-    assert "The run is at step 4 of 4 already" in caplog.text
+    assert "The run is at step 4, and trainer asks for 4: nothing is left to train" in caplog.text
     assert (checkpoint_bytes(job.run_dir, 4), job.history("eval/loss")) == before
     assert job.runs()[0].info.status == "FINISHED"
 
@@ -110,8 +111,11 @@ def test_resume_can_be_forbidden_and_demanded(job):
 
 def test_another_network_cannot_go_on_from_it(job):
     job.train(*TINY)
-    with pytest.raises(UserError, match=r"the checkpoint in run_dir does not fit the network: 10 of 10 variables"):
+    with pytest.raises(UserError, match=r"model=cifarnet: run_dir=.*run holds a run of model=lenet"):
         job.train(*TINY, "model=cifarnet", "trainer.max_steps=8")
+    assert job.runs()[0].info.status == "FINISHED"
+    with pytest.raises(UserError, match=r"the checkpoint in run_dir does not fit the network: 10 of 10 variables"):
+        job.train(*TINY, "model.network._target_=slimexp.nets.cifarnet.cifarnet", "trainer.max_steps=8")
     assert job.runs()[0].info.status == "FAILED"
 
 
@@ -126,6 +130,88 @@ def test_what_changed_since_is_said(job, caplog):
     assert "The optimizer is not the one of the checkpoint" in caplog.text
     (run,) = job.runs()
     assert run.data.tags["resume.2.seed"] == "3"
+
+
+def test_other_settings_from_an_earlier_checkpoint_on_make_a_new_run_in_the_store(job):
+    """Else the store would hold the old branch's metrics for the new one's steps."""
+    job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
+    for part in (job.run_dir / "checkpoints").glob("model.ckpt-4*"):
+        part.unlink()
+    job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2", "learning_rate.initial=0.0001")
+    old, new = job.runs()
+    assert {old.info.status, new.info.status} == {"FINISHED"}
+    client = mlflow.MlflowClient(job.uri)
+    sent = {m.step: m.value for m in client.get_metric_history(new.info.run_id, "train/loss")}
+    rows = read_metrics(job.run_dir / "metrics.jsonl")
+    assert sent == {row.step: row.metrics["train/loss"] for row in rows if "train/loss" in row.metrics}
+    assert sorted(sent) == [1, 2, 3, 4]
+
+
+def test_a_kill_before_the_first_checkpoint_does_not_leave_a_second_run(job):
+    process = processes(job, *ENDLESS, "trainer.save_every_steps=100000")
+    wait_for_step(process, 10)
+    process.kill()
+    process.communicate(timeout=60)
+    assert [run.info.status for run in job.runs()] == ["RUNNING"]
+    job.train("trainer.max_steps=5", "trainer.log_every_steps=1")
+    (run,) = job.runs()
+    assert run.info.status == "FINISHED"
+    assert [row.step for row in read_metrics(job.run_dir / "metrics.jsonl")] == [1, 2, 3, 4, 5, 5]
+
+
+def test_an_evaluation_that_fails_loses_no_step(job, photos):
+    photos(12, replace={4: b"hello"})
+    train_list = [line for line in (job.folder / "train.txt").read_text().splitlines() if "/4.jpg" not in line]
+    (job.folder / "eval.txt").write_text("images/4.jpg 1\n")
+    (job.folder / "train.txt").write_text("\n".join(train_list))
+    with pytest.raises(UserError, match=r"eval\.txt:1: '.*/4\.jpg'"):
+        job.train(*LISTED, "dataset.eval_list=eval.txt", "trainer.eval_every_steps=3", "trainer.max_steps=8")
+    assert (job.run_dir / "checkpoints" / "model.ckpt-3.index").is_file()
+    assert job.runs()[0].info.status == "FAILED"
+
+
+def test_an_evaluation_that_a_stop_left_out_is_made_up_for(job, monkeypatch):
+    from slimexp.jobs.evaluation import Evaluator
+
+    def stopped(self, step):
+        raise Interrupted("stopped by SIGTERM", signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "evaluate", stopped)
+        with pytest.raises(Interrupted):
+            job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
+    assert job.runs()[0].info.status == "KILLED"
+    job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
+    assert [step for step, _ in job.history("eval/loss")] == [2, 4]
+
+
+def test_a_signal_while_the_store_is_opened_stops_the_run(job, monkeypatch):
+    from slimexp.tracking import Tracker
+
+    start = Tracker.start
+
+    def signalled(**arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return start(**arguments)
+
+    monkeypatch.setattr(Tracker, "start", signalled)
+    with pytest.raises(Interrupted):
+        job.train(*TINY)
+    assert [run.info.status for run in job.runs()] == ["KILLED"]
+
+
+def test_a_signal_when_all_is_done_leaves_it_finished(job, monkeypatch):
+    from slimexp.tracking import Tracker
+
+    finish = Tracker.finish
+
+    def signalled(self, *arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return finish(self, *arguments)
+
+    monkeypatch.setattr(Tracker, "finish", signalled)
+    job.train(*TINY)
+    assert [run.info.status for run in job.runs()] == ["FINISHED"]
 
 
 def test_two_runs_cannot_share_a_folder(job):
@@ -162,7 +248,7 @@ def test_a_stop_signal_saves_and_ends_the_run_as_killed(job, number, code):
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == code
-    assert f"slimexp: error: stopped by {signal.Signals(number).name}" in said
+    assert f"slimexp: stopped by {signal.Signals(number).name}. To go on: the same command with run_dir=" in said
     assert "Traceback" not in said
     (run,) = job.runs()
     assert run.info.status == "KILLED"

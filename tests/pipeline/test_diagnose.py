@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +58,34 @@ def test_damage_is_described(tmp_path: Path, photo: np.ndarray, encode: Callable
     assert "function_node" not in header
     assert "[Op:" not in header
     assert (find_fault(write(tmp_path, png[:-3000])) or "").startswith("the PNG is damaged")
-    encoded = bytearray(encode(Image.fromarray(photo).quantize(16), "BMP"))
-    encoded[30] = 1
-    assert "run-length encoded" in (find_fault(write(tmp_path, bytes(encoded))) or "")
+    bmp = encode(photo, "BMP")
+    assert (find_fault(write(tmp_path, bmp[:-500])) or "").startswith("the BMP is damaged or of a kind that cannot be")
+    assert (find_fault(write(tmp_path, b"BM")) or "").startswith("the BMP is damaged")
+    webp = encode(photo, "WEBP")
+    assert (find_fault(write(tmp_path, webp[:-3000])) or "").startswith("the WebP is damaged")
+
+
+def test_a_kind_that_cannot_be_read_has_a_way_out(tmp_path: Path, photo: np.ndarray, encode: Callable) -> None:
+    image = Image.fromarray(photo)
+    animated = encode(image, "WEBP", save_all=True, append_images=[image.rotate(180)], kmin=1, kmax=2)
+    assert find_fault(write(tmp_path, animated)) == (
+        "it is an animated WebP without transparency, which cannot be read; save its first frame as a still picture"
+    )
+    assert find_fault(write(tmp_path, encode(image.convert("1"), "BMP"))) == (
+        "it is a BMP of 1 bit a pixel, and only 8, 24 and 32 can be read; save it as a PNG"
+    )
+    bmp = encode(photo, "BMP")
+    for bits in (4, 16):
+        fault = find_fault(write(tmp_path, bmp[:28] + bits.to_bytes(2, "little") + bmp[30:]))
+        assert (fault or "").startswith(f"it is a BMP of {bits} bits a pixel, and only 8, 24 and 32 can be read;")
+    run_length = bytearray(encode(image.quantize(16), "BMP"))
+    run_length[30] = 1  # The header's compression.
+    assert find_fault(write(tmp_path, bytes(run_length))) == (
+        "it is a run-length encoded BMP, which cannot be read; save it as a PNG"
+    )
+    pixels = photo[::-1, :, ::-1].tobytes()  # Rows of 1920 bytes, from the bottom up, blue first.
+    os2 = b"BM" + struct.pack("<IHHIIHHHH", 26 + len(pixels), 0, 0, 26, 12, 640, 427, 1, 24) + pixels
+    assert Image.open(io.BytesIO(os2)).size == (640, 427)
+    assert find_fault(write(tmp_path, os2)) == (
+        "it is a BMP with the old OS/2 header, which cannot be read; save it as a PNG"
+    )

@@ -23,6 +23,7 @@ def test_default_capacities_follow_from_the_batch_and_the_counts() -> None:
 
 def test_a_given_capacity_is_taken() -> None:
     assert PipelineSettings(read_capacity=1).queues()["read"].capacity == 1
+    PipelineSettings(filename_capacity=4096, threads=1024, readers=1024).check(100)  # The bound is for threads alone.
     PipelineSettings(filename_capacity=1, read_capacity=1, prefetch_capacity=32, batch_capacity=1).check(100)
 
 
@@ -33,11 +34,18 @@ def test_a_given_capacity_is_taken() -> None:
         ({"readers": True}, 100, 1, r"pipeline\.readers=True is refused"),
         ({"batch_size": 2.5}, 100, 1, r"pipeline\.batch_size=2\.5 is refused: it must be a whole number"),
         ({"read_capacity": -1}, 100, 1, r"pipeline\.queues\.read\.capacity=-1 is refused"),
+        (
+            {"threads": 1025},
+            100,
+            1,
+            r"pipeline\.threads=1025 is refused: .* at most 1024, as each is a thread of its own",
+        ),
+        ({"readers": 10**9}, 100, 1, r"pipeline\.readers=1000000000 is refused: it must be at most 1024"),
         ({"threads": 0, "readers": 0}, 100, 1, r"(?s)pipeline\.threads=0.*pipeline\.readers=0"),
         ({}, 0, 1, r"no examples to read"),
         ({}, 10, 1, r"batch_size=32 is more than the 10 training examples.*Set pipeline\.batch_size=10 or less"),
         ({}, 10, 4, r"Set pipeline\.batch_size=8 or less"),
-        ({}, 3, 4, r"Use at most 3 replicas"),
+        ({}, 3, 4, r"Use no more replicas \(devices\) than there are examples, or add examples\."),
         ({"batch_size": 30}, 100, 4, r"batch_size=30 cannot be divided evenly among 4 replicas.*Set it to 28 or 32"),
         ({"batch_size": 1}, 100, 2, r"Set it to 2\."),
         ({"prefetch_capacity": 31}, 100, 1, r"prefetch\.capacity=31 defeats itself: a batch takes 32.*Set it to 32"),

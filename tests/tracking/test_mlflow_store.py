@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import sqlalchemy
+from sqlalchemy import orm
 
 from slimexp.errors import UserError
 from slimexp.tracking import mlflow_store
@@ -175,3 +177,28 @@ def test_cause_of_is_one_short_line_without_secrets() -> None:
     assert cause_of(KeyError()) == "KeyError"
     assert len(cause_of(RuntimeError("x" * 1000))) == 300
     assert not is_refusal(RuntimeError("x"))
+
+
+def test_cause_of_names_the_full_disk() -> None:
+    registry = orm.registry()
+    table = sqlalchemy.Table(
+        "texts",
+        registry.metadata,
+        sqlalchemy.Column("key", sqlalchemy.Integer, primary_key=True),
+        sqlalchemy.Column("text", sqlalchemy.String),
+    )
+
+    class Text:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+    registry.map_imperatively(Text, table)
+    engine = sqlalchemy.create_engine("sqlite://")
+    registry.metadata.create_all(engine)
+    with orm.Session(engine) as session:
+        session.execute(sqlalchemy.text("PRAGMA max_page_count = 4"))
+        session.add(Text("x" * 100_000))
+        with pytest.raises(sqlalchemy.exc.OperationalError, match="Query-invoked autoflush") as caught:
+            session.query(Text).all()
+    engine.dispose()
+    assert cause_of(caught.value) == "(sqlite3.OperationalError) database or disk is full"

@@ -81,8 +81,20 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path):
     prefix = checkpoints.save(7, VALUES)
     with open(prefix + ".index", "r+b") as file:
         file.truncate(10)
-    with pytest.raises(UserError, match=r"model\.ckpt-7: the checkpoint cannot be read: .*Delete its files"):
+    with pytest.raises(UserError, match=r"model\.ckpt-7: the checkpoint cannot be read: .*Delete its two files to st"):
         checkpoints.load(7)
+    prefix = checkpoints.save(8, VALUES)
+    os.truncate(prefix + ".data-00000-of-00001", 20)
+    with pytest.raises(
+        UserError, match=r"model\.ckpt-8: the checkpoint cannot be read: .*files to go on from step 7\."
+    ):
+        checkpoints.load(8)
+
+
+def test_a_folder_may_have_any_name(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "a[1] b*?" / "checkpoints")
+    checkpoints.save(7, VALUES)
+    assert checkpoints.load(7)["global_step"] == 7
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

@@ -36,6 +36,13 @@ def test_a_second_signal_does_not_wait():
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+def test_held_signals_stay_out():
+    with StopSignals() as signals:
+        signals.hold()
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_the_handlers_of_before_come_back():
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals():
