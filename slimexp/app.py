@@ -171,6 +171,10 @@ def _explain(error: Exception) -> str:
     """Rewrites Hydra's account of a bad override: which key, which value, the rule, and the nearest real one."""
     cause = error.__cause__
     if isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and cause.full_key:
+        if cause.full_key.startswith("model.network."):
+            return (
+                f"{cause.full_key}: an argument that the file does not name is added with a plus: +{cause.full_key}=..."
+            )
         return unknown_key(cause.full_key)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return f"{cause.full_key}: {str(cause).splitlines()[0]}"

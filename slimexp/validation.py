@@ -145,7 +145,9 @@ def _resolved(cfg: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         key = error.full_key or "?"
         if "Missing mandatory value" in str(error):
-            raise UserError(f"{key} is not set: add {key}=VALUE to the command.") from error
+            open_keys = sorted(OmegaConf.missing_keys(cfg)) or [key]
+            setting = " ".join(f"{open_key}=VALUE" for open_key in open_keys)
+            raise UserError(f"{', '.join(open_keys)} not set: add {setting} to the command.") from error
         raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}

@@ -116,8 +116,8 @@ def test_flatten_names_every_leaf_and_writes_enums_by_name():
         ("loss.class_weights=[0,0]", r"loss\.class_weights=\[0, 0\]: must be .* not all 0"),
         ("seed=-1", r"seed=-1: must lie in 0\.\.2147483647\."),
         ("seed=${nope}", r"seed: Interpolation key 'nope' not found"),
-        ("dataset=listfile", r"dataset\.train_list is not set: add dataset\.train_list=VALUE"),
-        ("dataset=image_folder", r"dataset\.root is not set"),
+        ("dataset=listfile", r"dataset\.train_list not set: add dataset\.train_list=VALUE"),
+        ("dataset=image_folder", r"dataset\.root not set"),
     ],
 )
 def test_faults_are_named(override, message):

@@ -35,16 +35,25 @@ class Evaluator:
         data: Its `eval` split may be missing; then nothing is evaluated, which is said once.
         trainer: Its weights are used as they are at the time.
         image_size: In pixels.
+        last_step: The run's last step, whose result the job itself says.
         tracker: Gets the metrics, figures and tables.
         signals: A stop is obeyed between two batches.
     """
 
     def __init__(
-        self, config: Config, data: Dataset, trainer: Trainer, image_size: int, tracker: Tracker, signals: StopSignals
+        self,
+        config: Config,
+        data: Dataset,
+        trainer: Trainer,
+        image_size: int,
+        last_step: int,
+        tracker: Tracker,
+        signals: StopSignals,
     ) -> None:
         self._config = config
         self._data = data
         self._trainer = trainer
+        self._last_step = last_step
         self._tracker = tracker
         self._signals = signals
         self._folder = Path(config.run_dir)
@@ -56,7 +65,10 @@ class Evaluator:
         if data.eval is not None:  # Now, not after hours of training.
             self._settings.check(len(data.eval), trainer.strategy.num_replicas_in_sync, is_training=False)
         else:
-            _log.warning("dataset %s has no held-out examples: nothing will be evaluated.", data.name)
+            _log.warning(
+                "dataset %s has no held-out examples (dataset.eval_list or eval_dir): nothing will be evaluated.",
+                data.name,
+            )
 
     def evaluate(self, step: int) -> None:
         """Evaluates now and records the result under `step`."""
@@ -81,12 +93,13 @@ class Evaluator:
         self._last, self._step, self._summary = accumulator, step, accumulator.summarize()
         if not self._recorded(step):
             self._tracker.log_metrics(step, self._summary)
-        _log.info("%s", self.summary())
+        if step < self._last_step:
+            _log.info("%s", self.summary())
 
-    def is_due(self, step: int, last_step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Tells whether an evaluation was to be made at `step`, and is missing."""
         every = self._config.trainer.eval_every_steps
-        return bool(every) and step % every == 0 and step < last_step and not self._recorded(step)
+        return bool(every) and step % every == 0 and step < self._last_step and not self._recorded(step)
 
     def summary(self) -> str:
         """Returns the last evaluation in words."""

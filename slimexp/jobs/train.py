@@ -15,6 +15,7 @@ import tensorflow as tf
 from slimexp.config import Config
 from slimexp.dataset.split import Dataset, Split
 from slimexp.dataset.summary import describe, fingerprint
+from slimexp.errors import UserError
 from slimexp.jobs import build
 from slimexp.jobs.evaluation import Evaluator
 from slimexp.jobs.lock import exclusive
@@ -95,7 +96,9 @@ def train(
     last_step = count_steps(config, len(data.train))
     trainer = make_trainer(config, data, image_size, last_step, strategy)
     _log.info("%s", _resolved(config, trainer, image_size, last_step, len(data.train)))
-    _warn_about_moving_averages(config, last_step)
+    note = moving_averages_note(config, last_step)
+    if note:
+        _log.warning("%s", note)
 
     if first_step is not None:
         say_what_changed(config, earlier, data_fingerprint)
@@ -108,7 +111,7 @@ def train(
                 first_step,
                 last_step,
             )
-    evaluator = Evaluator(config, data, trainer, image_size, tracker, signals)
+    evaluator = Evaluator(config, data, trainer, image_size, last_step, tracker, signals)
     feed = Feed(
         data.train,
         preprocessing=build.preprocessing(config, size_px=image_size, is_training=True),
@@ -118,7 +121,7 @@ def train(
         start_position=trainer.step * settings.batch_size,
         strategy=strategy,
     )
-    if first_step and evaluator.is_due(first_step, last_step):
+    if first_step and evaluator.is_due(first_step):
         evaluator.evaluate(first_step)  # The run was stopped between the checkpoint and this.
     with feed, Progress(last_step, trainer.step, settings.batch_size) as progress:
         fit(
@@ -137,7 +140,7 @@ def train(
         )
     evaluator.write_report()
     signals.hold()
-    _say_where_everything_is(config, checkpoints, evaluator, tracker)
+    _say_where_everything_is(config, checkpoints, [evaluator.summary(), *([note] if note else [])], tracker)
 
 
 def count_steps(config: Config, num_examples: int) -> int:
@@ -153,13 +156,18 @@ def make_trainer(
     config: Config, data: Dataset, image_size: int, last_step: int, strategy: tf.distribute.Strategy
 ) -> Trainer:
     """Puts network, loss, schedule and optimizer together."""
-    schedule: Schedule = call(
+    schedule = call(
         "learning_rate",
         config.learning_rate,
         ignore=("name",),
         steps_per_epoch=len(data.train) / config.pipeline.batch_size,
         total_steps=last_step,
     )
+    if not isinstance(schedule, Schedule):
+        raise UserError(
+            f"learning_rate._target_: made a {type(schedule).__name__}; it must be a subclass of "
+            "slimexp.training.schedules.Schedule."
+        )
     return Trainer(
         build.classifier(config, num_classes=data.num_classes, image_size=image_size),
         make_optimizer=lambda rate: call("optimizer", config.optimizer, rate, ignore=("name",)),
@@ -194,8 +202,10 @@ def _resolved(config: Config, trainer: Trainer, image_size: int, last_step: int,
     per_replica = batch_size // replicas
     epochs = last_step * batch_size / num_examples
     parameters = trainer.classifier.num_parameters()
+    function = trainer.classifier.network
     return (
-        f"Network: {config.model.name}, images of {image_size} x {image_size}, {parameters:,} parameters to train.\n"
+        f"Network: {function.__module__}.{function.__qualname__}, images of {image_size} x {image_size}, "
+        f"{parameters:,} parameters to train.\n"
         f"Batches: {batch_size} images = {per_replica} x {replicas} replica on the {device}; "
         f"{config.pipeline.readers} readers, {config.pipeline.threads} preprocessing threads.\n"
         f"Steps: to {last_step}, which is {epochs:.1f} epochs of {num_examples} images.\n"
@@ -215,26 +225,26 @@ def _warn_about_preprocessing(config: Config) -> None:
         )
 
 
-def _warn_about_moving_averages(config: Config, last_step: int) -> None:
+def moving_averages_note(config: Config, last_step: int) -> str | None:
+    """Returns a note for a run that is too short for its batch norm's moving averages to settle."""
     decay = build.batch_norm_decay(config)
-    if decay is not None and decay**last_step > 0.1:
-        _log.warning(
-            "model.batch_norm_decay=%g over %d steps: the moving averages of batch norm will still be %.0f %% initial "
-            "value at the end, so evaluation will look worse than training. Train longer, or lower the decay "
-            "(0.9 settles in about 50 steps).",
-            decay,
-            last_step,
-            100 * decay**last_step,
-        )
+    if decay is None or decay**last_step <= 0.1:
+        return None
+    return (
+        f"model.batch_norm_decay={decay:g} over {last_step} steps: the moving averages of batch norm are still "
+        f"{100 * decay**last_step:.0f} % initial value at the end, so evaluation looks worse than training. Train "
+        "longer, or lower the decay (0.9 settles in about 50 steps)."
+    )
 
 
-def _say_where_everything_is(config: Config, checkpoints: Checkpoints, evaluator: Evaluator, tracker: Tracker) -> None:
-    lines = ["", evaluator.summary(), f"Run folder:  {config.run_dir}"]
+def _say_where_everything_is(
+    config: Config, checkpoints: Checkpoints, results: Sequence[str], tracker: Tracker
+) -> None:
+    lines = ["", *results, f"Run folder:  {config.run_dir}"]
     step = checkpoints.latest_step()
     if step is not None:
         lines.append(f"Checkpoint:  {checkpoints.prefix(step)}")
     if tracker.run_id:
         lines.append(f"MLflow run:  {tracker.run_id} in experiment {config.tracking.experiment}")
-    if tracker.ui_command:
         lines.append(f"Compare:     {tracker.ui_command}")
     print("\n".join(lines), flush=True)

@@ -138,7 +138,8 @@ class Classifier:
         for key in self._args:
             if not _takes(self.network, key):
                 setting = f"model.{key}" if key == "dropout_keep_prob" else f"model.network.{key}"
-                raise UserError(f"{setting}={self._args[key]}: {name} takes no argument `{key}`; leave it null.")
+                way_out = "leave it null" if key == "dropout_keep_prob" else "leave it out"
+                raise UserError(f"{setting}={self._args[key]}: {name} takes no argument `{key}`; {way_out}.")
         arg_scope = getattr(self.network, "arg_scope", None)
         takes_decay = arg_scope is not None and _takes(arg_scope, "batch_norm_decay")
         if "batch_norm_decay" in self._scope_args and not takes_decay:

@@ -17,8 +17,11 @@ import tensorflow as tf
 
 from slimexp import slim
 from slimexp.errors import Interrupted, UserError
+from slimexp.jobs import build, train
+from slimexp.jobs.evaluation import Evaluator
 from slimexp.jobs.lock import exclusive
-from slimexp.tracking import read_metrics
+from slimexp.tracking import Tracker, read_metrics
+from slimexp.training.schedules import Schedule
 from tests.jobs.conftest import TINY
 
 
@@ -171,8 +174,6 @@ def test_an_evaluation_that_fails_loses_no_step(job, photos):
 
 
 def test_an_evaluation_that_a_stop_left_out_is_made_up_for(job, monkeypatch):
-    from slimexp.jobs.evaluation import Evaluator
-
     def stopped(self, step):
         raise Interrupted("stopped by SIGTERM", signal.SIGTERM)
 
@@ -186,8 +187,6 @@ def test_an_evaluation_that_a_stop_left_out_is_made_up_for(job, monkeypatch):
 
 
 def test_a_signal_while_the_store_is_opened_stops_the_run(job, monkeypatch):
-    from slimexp.tracking import Tracker
-
     start = Tracker.start
 
     def signalled(**arguments):
@@ -201,8 +200,6 @@ def test_a_signal_while_the_store_is_opened_stops_the_run(job, monkeypatch):
 
 
 def test_a_signal_when_all_is_done_leaves_it_finished(job, monkeypatch):
-    from slimexp.tracking import Tracker
-
     finish = Tracker.finish
 
     def signalled(self, *arguments):
@@ -394,7 +391,7 @@ def test_the_large_networks_train_on_digits(job, caplog, model, scope, size):
     names = tf.train.load_checkpoint(str(job.run_dir / "checkpoints")).get_variable_to_shape_map()
     assert any(name.startswith(scope) for name in names)
     if model == "inception":
-        assert "the moving averages of batch norm will still be" in caplog.text
+        assert "the moving averages of batch norm are still" in caplog.text
 
 
 def own_network(images, num_classes, is_training, width=4):
@@ -426,12 +423,36 @@ def test_own_network_and_preprocessing_by_their_names(job, caplog):
     )
     config.preprocessing = {"_target_": "tests.jobs.test_train.OwnPreprocessing", "name": "own", "gain": 0.01}
     job.run_dir.mkdir()
-    from slimexp.jobs import train
-
     train.run(config)
     shapes = tf.train.load_checkpoint(str(job.run_dir / "checkpoints")).get_variable_to_shape_map()
     assert shapes["own/conv/weights"] == [3, 3, 3, 3]
     assert "preprocessing=own: lenet was designed for preprocessing=lenet" in caplog.text
+
+
+class Halving(Schedule):
+    """Half the rate every step."""
+
+    def rate(self, global_step):
+        return self.initial * 0.5 ** tf.cast(global_step, tf.float32)
+
+
+def test_an_own_schedule_is_a_schedule(job):
+    config = job.config(*TINY)
+    config.learning_rate = {"_target_": "tests.jobs.test_train.Halving", "name": "own", "initial": 0.5}
+    job.run_dir.mkdir()
+    train.run(config)
+    assert job.history("train/learning_rate") == [(1, 0.5), (2, 0.25), (3, 0.125), (4, 0.0625)]
+    config.learning_rate = {"_target_": "tests.jobs.test_train.Counter", "name": "own"}
+    config.run_dir = str(job.folder)
+    with pytest.raises(UserError, match=r"learning_rate\._target_: made a Counter; it must be a subclass of"):
+        train.run(config)
+
+
+class Counter:
+    """No schedule."""
+
+    def __init__(self, steps_per_epoch, total_steps):
+        pass
 
 
 def test_class_weights_fit_the_classes(job):
@@ -441,15 +462,13 @@ def test_class_weights_fit_the_classes(job):
 
 
 def test_epochs_count_with_the_batch(job):
-    from slimexp.jobs.train import count_steps
-
-    assert count_steps(job.config("trainer.epochs=2", "trainer.max_steps=null"), 100) == 7  # 200 / 32, rounded up.
-    assert count_steps(job.config("trainer.epochs=2", "trainer.max_steps=3"), 100) == 3
+    assert (
+        train.count_steps(job.config("trainer.epochs=2", "trainer.max_steps=null"), 100) == 7
+    )  # 200 / 32, rounded up.
+    assert train.count_steps(job.config("trainer.epochs=2", "trainer.max_steps=3"), 100) == 3
 
 
 def test_a_signal_before_the_first_step_ends_the_run_as_killed(job, monkeypatch):
-    from slimexp.jobs import build
-
     def interrupted(config):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
