@@ -8,6 +8,7 @@ from pathlib import Path
 import mlflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from PIL import Image
@@ -26,6 +27,7 @@ def _determinism() -> Iterator[None]:
     """Switches TensorFlow's deterministic mode off again: a job switches it on for its whole process."""
     yield
     tf_config.disable_op_determinism()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="session")

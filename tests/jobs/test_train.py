@@ -275,6 +275,16 @@ def test_after_a_kill_without_warning_it_goes_on_from_the_last_checkpoint(job, t
     assert checkpoint_bytes(tmp_path / "whole", last) == ours
 
 
+def test_processes_come_to_the_same_bytes_with_a_deep_network_too(job, tmp_path):
+    """Two of them, as the graph is rewritten in another way from process to process if nothing is done about it."""
+    for name in ("one", "two"):
+        job.run_dir = tmp_path / name
+        process = processes(job, "model=inception", *TINY, "tracking=none", "evaluation.batch_size=64")
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    assert checkpoint_bytes(tmp_path / "one", 4) == checkpoint_bytes(tmp_path / "two", 4)
+
+
 LISTED = ["dataset=listfile", "dataset.train_list=train.txt", "dataset.num_classes=3", *TINY]
 
 
