@@ -22,6 +22,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import OverrideParseException
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -39,6 +40,10 @@ ConfigStore.instance().store(name="schema", node=Config)
 # Hydra is announced once more on its way.
 _exit_codes: list[int] = []
 _wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+
+class _JobFailedError(Exception):
+    """A job of a sweep failed and has said so; its argument is the exit code."""
 
 
 class Preflight(Callback):
@@ -74,6 +79,8 @@ def main() -> None:
         _hydra_main()
     except KeyboardInterrupt:
         sys.exit(_report("interrupted", exit_code=130))
+    except _JobFailedError as error:
+        sys.exit(error.args[0])
     except Exception as error:  # Only composing can raise here: what a job raises was reported before.
         if _wants_traceback:
             raise
@@ -84,7 +91,11 @@ def main() -> None:
 @hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="config")
 def _hydra_main(cfg: DictConfig) -> None:
     run_dir = Path(HydraConfig.get().runtime.output_dir)
-    _exit_codes.append(_run_job(cfg, run_dir))
+    code = _run_job(cfg, run_dir)
+    _exit_codes.append(code)
+    if code and HydraConfig.get().mode is RunMode.MULTIRUN:
+        # The job may run in another process, which only an exception crosses; Hydra raises it when all jobs are done.
+        raise _JobFailedError(code) if code < 128 else KeyboardInterrupt
 
 
 def _run_job(cfg: DictConfig, run_dir: Path) -> int:

@@ -94,6 +94,16 @@ def test_nothing_heavy_is_imported_before_the_configuration_is_valid(tmp_path, a
     assert done.stdout.endswith("HEAVY []\n"), done.stdout + done.stderr
 
 
+def test_a_sweep_runs_every_job_and_fails_if_one_did(tmp_path):
+    small = ["trainer=debug", "tracking=none", f"output_root={tmp_path}/out", f"dataset.cache_dir={tmp_path}/cache"]
+    done = slimexp("-m", "model.image_size=28,3,32", *small, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "slimexp: error: model.image_size=3: lenet needs 4 pixels or more" in done.stderr
+    assert "Traceback" not in done.stderr
+    finished = sorted(path.parent.name for path in (tmp_path / "out" / "sweeps").glob("*/*/*/predictions.csv"))
+    assert finished == ["0", "2"]
+
+
 def test_a_wheel_carries_the_configuration_and_starts(repository, tmp_path):
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(tmp_path), str(repository)], check=True, timeout=120)
