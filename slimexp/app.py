@@ -39,7 +39,8 @@ ConfigStore.instance().store(name="schema", node=Config)
 # What the jobs of this process came to: one exit code each. They are kept here, since an exception that passes through
 # Hydra is announced once more on its way.
 _exit_codes: list[int] = []
-_wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+# What the user asked for. `main` sets HYDRA_FULL_ERROR for its own purposes, which processes of a sweep would inherit.
+_wants_traceback = os.environ.get("SLIMEXP_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR")) == "1"
 
 
 class _JobFailedError(Exception):
@@ -74,6 +75,7 @@ class Preflight(Callback):
 
 def main() -> None:
     """Runs slimexp with the arguments of the command line and exits with its status."""
+    os.environ["SLIMEXP_FULL_ERROR"] = str(int(_wants_traceback))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands every error on to us instead of printing it its own way.
     try:
         _hydra_main()
