@@ -12,7 +12,7 @@ Departures: none from TF-Slim.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,11 +23,13 @@ __all__ = [
     "AvgPool",
     "Block",
     "Branches",
+    "Channels",
     "Conv",
     "MaxPool",
+    "SeparableConv",
     "SideBySide",
     "build_until",
-    "depth_fn",
+    "channels",
     "inception_arg_scope",
 ]
 
@@ -76,21 +78,43 @@ def inception_arg_scope(
         return scope
 
 
-Depth = Callable[[int], int]
-Block = Callable[[Any, str, Depth], Any]
+@dataclasses.dataclass(frozen=True)
+class Channels:
+    """How many channels a layer gets of its full number, and which dimension they are."""
+
+    multiplier: float
+    minimum: int
+    axis: int = 3
+
+    def __call__(self, full: int) -> int:
+        return max(int(full * self.multiplier), self.minimum)
+
+
+Block = Callable[[Any, str, Channels], Any]
+
+
+def _initializer(stddev: float | None) -> dict[str, Any]:
+    if stddev is None:
+        return {}
+    return {"weights_initializer": tf.compat.v1.truncated_normal_initializer(stddev=stddev)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Conv:
-    """A convolution; `num_filters` counts before the depth multiplier, None for `scope` takes the block's name."""
+    """A convolution.
+
+    `num_filters` counts before the depth multiplier; None for `scope` takes the block's name; `stddev` is that of the
+    initial weights, None for the arg scope's initializer.
+    """
 
     num_filters: int
     kernel_size: tuple[int, int]
     scope: str | None = None
     stride: int = 1
     padding: str = "SAME"
+    stddev: float | None = None
 
-    def __call__(self, net: Any, name: str, depth: Depth) -> Any:
+    def __call__(self, net: Any, name: str, depth: Channels) -> Any:
         return slim.conv2d(
             net,
             depth(self.num_filters),
@@ -98,6 +122,33 @@ class Conv:
             stride=self.stride,
             padding=self.padding,
             scope=self.scope or name,
+            **_initializer(self.stddev),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SeparableConv:
+    """A depthwise convolution with a depth multiplier of its own, up to `most`, followed by a pointwise one."""
+
+    num_filters: int
+    kernel_size: tuple[int, int]
+    most: int
+    stride: int = 1
+    stddev: float | None = None
+
+    def __call__(self, net: Any, name: str, depth: Channels) -> Any:
+        num_filters = depth(self.num_filters)
+        # More depthwise outputs than filters would be more parameters than a full convolution has use for.
+        multiplier = max(1, min(num_filters // 3, self.most))
+        return slim.separable_conv2d(
+            net,
+            num_filters,
+            self.kernel_size,
+            depth_multiplier=multiplier,
+            stride=self.stride,
+            padding="SAME",
+            scope=name,
+            **_initializer(self.stddev),
         )
 
 
@@ -110,7 +161,7 @@ class MaxPool:
     stride: int = 1
     padding: str = "SAME"
 
-    def __call__(self, net: Any, name: str, depth: Depth) -> Any:
+    def __call__(self, net: Any, name: str, depth: Channels) -> Any:
         del depth
         return slim.max_pool2d(
             net, self.kernel_size, stride=self.stride, padding=self.padding, scope=self.scope or name
@@ -126,7 +177,7 @@ class AvgPool:
     stride: int = 1
     padding: str = "SAME"
 
-    def __call__(self, net: Any, name: str, depth: Depth) -> Any:
+    def __call__(self, net: Any, name: str, depth: Channels) -> Any:
         del depth
         return slim.avg_pool2d(
             net, self.kernel_size, stride=self.stride, padding=self.padding, scope=self.scope or name
@@ -139,8 +190,8 @@ class SideBySide:
 
     layers: tuple[Block, ...]
 
-    def __call__(self, net: Any, name: str, depth: Depth) -> Any:
-        return tf.concat([layer(net, name, depth) for layer in self.layers], 3)
+    def __call__(self, net: Any, name: str, depth: Channels) -> Any:
+        return tf.concat([layer(net, name, depth) for layer in self.layers], depth.axis)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +200,7 @@ class Branches:
 
     branches: tuple[tuple[Block, ...], ...]
 
-    def __call__(self, net: Any, name: str, depth: Depth) -> Any:
+    def __call__(self, net: Any, name: str, depth: Channels) -> Any:
         outputs = []
         with tf.compat.v1.variable_scope(name):
             for i, branch in enumerate(self.branches):
@@ -158,22 +209,24 @@ class Branches:
                     for layer in branch:
                         output = layer(output, name, depth)
                     outputs.append(output)
-            return tf.concat(outputs, 3)
+            return tf.concat(outputs, depth.axis)
 
 
-def depth_fn(net_name: str, depth_multiplier: float, min_depth: int) -> Depth:
+def channels(net_name: str, depth_multiplier: float, min_depth: int, data_format: str = "NHWC") -> Channels:
     """Returns the function from a layer's full number of filters to the number it gets.
 
     Raises:
-        ValueError: If `depth_multiplier` is not greater than 0.
+        ValueError: If `depth_multiplier` is not greater than 0, or there is no such data format.
     """
     if not depth_multiplier > 0:
         raise ValueError(f"{net_name}: depth_multiplier={depth_multiplier} must be greater than 0.")
-    return lambda num_filters: max(int(num_filters * depth_multiplier), min_depth)
+    if data_format not in ("NHWC", "NCHW"):
+        raise ValueError(f"{net_name}: data_format={data_format!r} must be NHWC or NCHW.")
+    return Channels(depth_multiplier, min_depth, axis=1 if data_format == "NCHW" else 3)
 
 
 def build_until(
-    net_name: str, inputs: Any, blocks: dict[str, Block], final_endpoint: str, depth: Depth
+    net_name: str, inputs: Any, blocks: Mapping[str, Block], final_endpoint: str, depth: Channels
 ) -> tuple[Any, dict[str, Any]]:
     """Builds blocks in a row up to an end point.
 
@@ -182,7 +235,7 @@ def build_until(
         inputs: The images.
         blocks: End point -> the block whose output it is, in their order.
         final_endpoint: The last one to build.
-        depth: See `depth_fn`.
+        depth: See `channels`.
 
     Returns:
         The final end point, and all end points by name.

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp import slim
-from slimexp.nets.inception_utils import Block, Branches, Conv, MaxPool, build_until, depth_fn, inception_arg_scope
+from slimexp.nets.inception_utils import Block, Branches, Conv, MaxPool, build_until, channels, inception_arg_scope
 from slimexp.nets.network import check_images, network, reduced_kernel_size, squeezed
 
 __all__ = ["inception_v1", "inception_v1_arg_scope", "inception_v1_base"]
@@ -60,14 +60,19 @@ _BLOCKS: dict[str, Block] = {
 }
 
 
+# What the paper calls the stem: it ends with the third halving.
+_NUM_ROOT_BLOCKS = 5
+
+
 def inception_v1_base(
-    inputs: Any, final_endpoint: str = "Mixed_5c", scope: Any = "InceptionV1"
+    inputs: Any, final_endpoint: str = "Mixed_5c", include_root_block: bool = True, scope: Any = "InceptionV1"
 ) -> tuple[Any, dict[str, Any]]:
     """Builds Inception v1 from the images up to an end point.
 
     Args:
         inputs: float32 [batch, height, width, channels].
         final_endpoint: The last end point, e.g. `Mixed_4f`.
+        include_root_block: Begin with `Conv2d_1a_7x7`; else `inputs` is what `Mixed_3b` takes.
         scope: Name of the root scope.
 
     Returns:
@@ -83,7 +88,8 @@ def inception_v1_base(
             weights_initializer=tf.compat.v1.truncated_normal_initializer(stddev=0.01),
         ),
     ):
-        return build_until("inception_v1", inputs, _BLOCKS, final_endpoint, depth_fn("inception_v1", 1.0, 1))
+        blocks = _BLOCKS if include_root_block else dict(list(_BLOCKS.items())[_NUM_ROOT_BLOCKS:])
+        return build_until("inception_v1", inputs, blocks, final_endpoint, channels("inception_v1", 1.0, 1))
 
 
 @network(

@@ -23,11 +23,12 @@ from slimexp.nets.inception_utils import (
     AvgPool,
     Block,
     Branches,
+    Channels,
     Conv,
     MaxPool,
     SideBySide,
     build_until,
-    depth_fn,
+    channels,
     inception_arg_scope,
 )
 from slimexp.nets.network import check_images, network, reduced_kernel_size, squeezed
@@ -163,7 +164,7 @@ def inception_v3_base(
     Raises:
         ValueError: If there is no such end point or `depth_multiplier` is not greater than 0.
     """
-    depth = depth_fn("inception_v3", depth_multiplier, min_depth)
+    depth = channels("inception_v3", depth_multiplier, min_depth)
     with tf.compat.v1.variable_scope(scope, "InceptionV3", [inputs]):
         return build_until("inception_v3", inputs, _BLOCKS, final_endpoint, depth)
 
@@ -211,7 +212,7 @@ def inception_v3(
         ValueError: If the images are too small, or so large that the logits are a map that cannot be squeezed.
     """
     check_images(inception_v3, inputs)
-    depth = depth_fn("inception_v3", depth_multiplier, min_depth)
+    depth = channels("inception_v3", depth_multiplier, min_depth)
     with (
         tf.compat.v1.variable_scope(scope, "InceptionV3", [inputs], reuse=reuse) as sc,
         slim.arg_scope([slim.batch_norm, slim.dropout], is_training=is_training),
@@ -246,7 +247,7 @@ def inception_v3(
     return logits, end_points
 
 
-def _auxiliary_logits(net: Any, num_classes: int, depth: Callable[[int], int]) -> Any:
+def _auxiliary_logits(net: Any, num_classes: int, depth: Channels) -> Any:
     window = reduced_kernel_size(net, [5, 5])
     net = slim.avg_pool2d(net, window, stride=3, padding="VALID", scope="AvgPool_1a_5x5")
     net = slim.conv2d(net, depth(128), [1, 1], scope="Conv2d_1b_1x1")

@@ -17,7 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp import slim
-from slimexp.nets.network import Network, check_images, network, reduced_kernel_size, squeezed
+from slimexp.nets.dense import classify
+from slimexp.nets.network import Network, check_images, network
 
 __all__ = ["vgg_16", "vgg_19", "vgg_a", "vgg_arg_scope"]
 
@@ -168,19 +169,17 @@ def _vgg(
             for block, (num_layers, num_filters) in enumerate(zip(layers, _FILTERS, strict=True), start=1):
                 net = slim.repeat(net, num_layers, slim.conv2d, num_filters, [3, 3], scope=f"conv{block}")
                 net = slim.max_pool2d(net, [2, 2], scope=f"pool{block}")
-            kernel = reduced_kernel_size(net, [7, 7])
-            net = slim.conv2d(net, 4096, kernel, padding=fc_conv_padding, scope="fc6")
-            net = slim.dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout6")
-            net = slim.conv2d(net, 4096, [1, 1], scope="fc7")
-            end_points = slim.utils.convert_collection_to_dict(collection)
-            if global_pool:
-                net = tf.reduce_mean(net, [1, 2], keepdims=True, name="global_pool")
-                end_points["global_pool"] = net
-            if not num_classes:
-                return net, end_points
-            net = slim.dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout7")
-            net = slim.conv2d(net, num_classes, [1, 1], activation_fn=None, normalizer_fn=None, scope="fc8")
-        if spatial_squeeze:
-            net = squeezed(name, net, inputs, "fc8/squeezed")
-        end_points[sc.name + "/fc8"] = net
-        return net, end_points
+            return classify(
+                net,
+                num_classes,
+                inputs=inputs,
+                root=sc,
+                collection=collection,
+                num_hidden=(4096, 4096),
+                kernel_size=(7, 7),
+                padding=fc_conv_padding,
+                is_training=is_training,
+                dropout_keep_prob=dropout_keep_prob,
+                spatial_squeeze=spatial_squeeze,
+                global_pool=global_pool,
+            )

@@ -12,7 +12,21 @@ Sessions. The same functions work inside `tf.function` under a `tf.distribute` s
 
 from __future__ import annotations
 
-from slimexp.slim import learning, losses, training, utils
+import importlib
+from typing import TYPE_CHECKING
+
+from slimexp.slim import (
+    evaluation,
+    learning,
+    losses,
+    metrics,
+    model_analyzer,
+    queues,
+    summaries,
+    train_eval,
+    training,
+    utils,
+)
 from slimexp.slim.arg_scopes import (
     add_arg_scope,
     arg_scope,
@@ -28,6 +42,17 @@ from slimexp.slim.assignments import (
     assign_from_values_fn,
 )
 from slimexp.slim.collecting import Collected, collected
+from slimexp.slim.data import (
+    data_decoder,
+    data_provider,
+    dataset,
+    dataset_data_provider,
+    parallel_reader,
+    parallel_reader_decoder,
+    prefetch_queue,
+    tfexample_decoder,
+)
+from slimexp.slim.freezing import frozen_statistics
 from slimexp.slim.global_step import (
     assert_global_step,
     assert_or_get_global_step,
@@ -41,29 +66,65 @@ from slimexp.slim.initializers import (
     xavier_initializer_conv2d,
 )
 from slimexp.slim.layers import (
+    GDN,
+    RevBlock,
     avg_pool2d,
+    avg_pool3d,
     batch_norm,
     bias_add,
+    bucketize,
     conv1d,
     conv2d,
+    conv2d_in_plane,
+    conv2d_transpose,
     conv3d,
+    conv3d_transpose,
     convolution,
     convolution1d,
     convolution2d,
+    convolution2d_in_plane,
+    convolution2d_transpose,
     convolution3d,
+    convolution3d_transpose,
+    dense_to_sparse,
     dropout,
+    elu,
     flatten,
     fully_connected,
+    gdn,
+    group_norm,
+    images_to_sequence,
+    instance_norm,
+    layer_norm,
+    legacy_fully_connected,
+    legacy_linear,
+    legacy_relu,
     linear,
     max_pool2d,
+    max_pool3d,
+    maxout,
     one_hot_encoding,
+    poincare_normalize,
+    pool,
+    recompute_grad,
     relu,
     relu6,
     repeat,
+    rev_block,
     scale_gradient,
+    separable_conv2d,
+    separable_convolution2d,
+    sequence_to_images,
     softmax,
+    spatial_softmax,
     stack,
     unit_norm,
+)
+from slimexp.slim.optimizers import (
+    OPTIMIZER_CLS_NAMES,
+    OPTIMIZER_SUMMARIES,
+    adaptive_clipping_fn,
+    optimize_loss,
 )
 from slimexp.slim.randomness import stateless_randomness
 from slimexp.slim.regularizers import (
@@ -74,6 +135,16 @@ from slimexp.slim.regularizers import (
     sum_regularizer,
 )
 from slimexp.slim.store import VariableStore
+from slimexp.slim.summarizers import (
+    summarize_activation,
+    summarize_activations,
+    summarize_biases,
+    summarize_collection,
+    summarize_tensor,
+    summarize_tensors,
+    summarize_variables,
+    summarize_weights,
+)
 from slimexp.slim.variables import (
     VariableDeviceChooser,
     add_model_variable,
@@ -94,9 +165,14 @@ from slimexp.slim.variables import (
 )
 
 __all__ = [
+    "GDN",
+    "OPTIMIZER_CLS_NAMES",
+    "OPTIMIZER_SUMMARIES",
     "Collected",
+    "RevBlock",
     "VariableDeviceChooser",
     "VariableStore",
+    "adaptive_clipping_fn",
     "add_arg_scope",
     "add_model_variable",
     "apply_regularization",
@@ -110,22 +186,39 @@ __all__ = [
     "assign_from_values",
     "assign_from_values_fn",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "bias_add",
+    "bucketize",
     "collected",
     "conv1d",
     "conv2d",
+    "conv2d_in_plane",
+    "conv2d_transpose",
     "conv3d",
+    "conv3d_transpose",
     "convolution",
     "convolution1d",
     "convolution2d",
+    "convolution2d_in_plane",
+    "convolution2d_transpose",
     "convolution3d",
+    "convolution3d_transpose",
     "create_global_step",
     "current_arg_scope",
+    "data_decoder",
+    "data_provider",
+    "dataset",
+    "dataset_data_provider",
+    "dense_to_sparse",
     "dropout",
+    "elu",
+    "evaluation",
     "filter_variables",
     "flatten",
+    "frozen_statistics",
     "fully_connected",
+    "gdn",
     "get_global_step",
     "get_local_variables",
     "get_model_variables",
@@ -138,25 +231,61 @@ __all__ = [
     "get_variables_by_suffix",
     "get_variables_to_restore",
     "global_variable",
+    "group_norm",
     "has_arg_scope",
+    "images_to_sequence",
+    "instance_norm",
     "l1_l2_regularizer",
     "l1_regularizer",
     "l2_regularizer",
+    "layer_norm",
     "learning",
+    "legacy_fully_connected",
+    "legacy_linear",
+    "legacy_relu",
     "linear",
     "local_variable",
     "losses",
     "max_pool2d",
+    "max_pool3d",
+    "maxout",
+    "metrics",
+    "model_analyzer",
     "model_variable",
+    "nets",
     "one_hot_encoding",
+    "optimize_loss",
+    "parallel_reader",
+    "parallel_reader_decoder",
+    "poincare_normalize",
+    "pool",
+    "prefetch_queue",
+    "queues",
+    "recompute_grad",
     "relu",
     "relu6",
     "repeat",
+    "rev_block",
     "scale_gradient",
+    "separable_conv2d",
+    "separable_convolution2d",
+    "sequence_to_images",
     "softmax",
+    "spatial_softmax",
     "stack",
     "stateless_randomness",
     "sum_regularizer",
+    "summaries",
+    "summarize_activation",
+    "summarize_activations",
+    "summarize_biases",
+    "summarize_collection",
+    "summarize_tensor",
+    "summarize_tensors",
+    "summarize_variables",
+    "summarize_weights",
+    "tfexample_decoder",
+    "train_eval",
     "training",
     "unit_norm",
     "utils",
@@ -165,3 +294,14 @@ __all__ = [
     "xavier_initializer",
     "xavier_initializer_conv2d",
 ]
+
+
+if TYPE_CHECKING:
+    from slimexp.slim import nets
+
+
+def __getattr__(name: str) -> object:
+    # The networks are built on this package, so they are imported when they are first asked for.
+    if name == "nets":
+        return importlib.import_module("slimexp.slim.nets")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

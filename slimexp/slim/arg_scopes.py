@@ -20,7 +20,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import tensorflow as tf
 
@@ -36,9 +36,17 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Scope = dict[str, dict[str, Any]]
 
-# Functions made ready by `add_arg_scope`: key -> names of the arguments that a scope may set, and whether the
-# function takes any keyword (then no name can be refused).
-_scopable: dict[str, tuple[tuple[str, ...], bool]] = {}
+
+class _Arguments(NamedTuple):
+    """What `add_arg_scope` knows of a function."""
+
+    names: tuple[str, ...]
+    optional: tuple[str, ...]
+    takes_any: bool
+
+
+# Functions made ready by `add_arg_scope`, by their key.
+_scopable: dict[str, _Arguments] = {}
 
 
 # The scopes that are open in threads which run no replica, the latest last.
@@ -89,7 +97,9 @@ def has_arg_scope(func: Callable[..., Any]) -> bool:
 
 
 def arg_scoped_arguments(func: Callable[..., Any]) -> tuple[str, ...]:
-    """Returns the names of the arguments of `func` that a scope may set.
+    """Returns the names of the arguments of `func` that have a default, which a scope may replace.
+
+    A scope may set the others as well, for calls that leave them out.
 
     Args:
         func: A function decorated with `add_arg_scope`.
@@ -98,7 +108,7 @@ def arg_scoped_arguments(func: Callable[..., Any]) -> tuple[str, ...]:
         ValueError: If it is not decorated.
     """
     _require_arg_scope(func)
-    return _scopable[arg_scope_func_key(func)][0]
+    return _scopable[arg_scope_func_key(func)].optional
 
 
 def current_arg_scope() -> _Scope:
@@ -117,8 +127,7 @@ def add_arg_scope(func: _Function) -> _Function:
     """
     parameters = inspect.signature(func).parameters.values()
     by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    names = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     key = f"{func.__module__}.{func.__qualname__} at {id(func):#x}"
 
     @functools.wraps(func)
@@ -129,9 +138,14 @@ def add_arg_scope(func: _Function) -> _Function:
             kwargs = {**{k: v for k, v in defaults.items() if k not in given}, **kwargs}
         return func(*args, **kwargs)
 
-    func_with_scope._key_op = key  # type: ignore[attr-defined]
-    _scopable[key] = (names, takes_any)
-    return func_with_scope  # type: ignore[return-value]
+    # setattr, as a function type has no such attribute for a type checker.
+    setattr(func_with_scope, "_key_op", key)  # noqa: B010
+    _scopable[key] = _Arguments(
+        names=tuple(p.name for p in named),
+        optional=tuple(p.name for p in named if p.default is not p.empty),
+        takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
+    )
+    return cast(_Function, func_with_scope)
 
 
 @contextlib.contextmanager
@@ -188,7 +202,7 @@ def _require_arg_scope(op: Callable[..., Any]) -> None:
 
 
 def _require_arguments(op: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    names, takes_any = _scopable[arg_scope_func_key(op)]
+    names, _, takes_any = _scopable[arg_scope_func_key(op)]
     for name in kwargs:
         if name not in names and not takes_any:
             near = difflib.get_close_matches(name, names, n=1)

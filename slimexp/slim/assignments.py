@@ -75,7 +75,7 @@ def assign_from_checkpoint(
     Raises:
         ValueError: If a variable is missing in the checkpoint or has another shape there.
     """
-    reader = tf.train.load_checkpoint(model_path)
+    reader = _reader(model_path)
     assigns = []
     feeds = {}
     for name, parts in _grouped(var_list).items():
@@ -127,6 +127,13 @@ def assign_from_checkpoint_fn(
         session.run(assign_op, feed_dict)
 
     return init_fn
+
+
+def _reader(model_path: str) -> Any:
+    # A path may name a checkpoint and a folder at once: then it is the checkpoint that is meant.
+    if tf.io.gfile.exists(f"{model_path}.index"):
+        return tf.compat.v1.train.NewCheckpointReader(model_path)
+    return tf.train.load_checkpoint(model_path)
 
 
 def _grouped(var_list: Sequence[Any] | Mapping[str, Any]) -> dict[str, list[Any]]:

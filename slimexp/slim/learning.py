@@ -1,4 +1,10 @@
-"""The training step of a TF-Slim script."""
+"""Train as a TF-Slim script does (graph mode).
+
+    train_op = slim.learning.create_train_op(slim.losses.get_total_loss(), optimizer)
+    slim.learning.train(train_op, logdir, number_of_steps=1000)
+
+`create_train_op` makes the operation of one step, which works under a strategy as well; `train` runs it in a session.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +21,16 @@ from slimexp.slim.training import (
     clip_gradient_norms,
     multiply_gradients,
 )
+from slimexp.slim.training_loop import train, train_step
 
-__all__ = ["add_gradients_summaries", "clip_gradient_norms", "create_train_op", "multiply_gradients"]
+__all__ = [
+    "add_gradients_summaries",
+    "clip_gradient_norms",
+    "create_train_op",
+    "multiply_gradients",
+    "train",
+    "train_step",
+]
 
 
 def create_train_op(
@@ -38,7 +52,8 @@ def create_train_op(
     Args:
         total_loss: The loss, a scalar.
         optimizer: A `tf.compat.v1.train.Optimizer`.
-        global_step: The variable to count up; by default the graph's global step; None for none.
+        global_step: The variable to count up; by default the graph's global step; None for none. A list here is taken
+            for `update_ops`, as in scripts that give these third.
         update_ops: Operations to run before the loss is known; by default the collection of update operations.
         variables_to_train: By default all trainable variables.
         clip_gradient_norm: Scale down each gradient whose l2 norm exceeds it; 0 for no limit.
@@ -55,6 +70,10 @@ def create_train_op(
     Raises:
         ValueError: As `training.create_train_op` and `multiply_gradients` do.
     """
+    if isinstance(global_step, (list, tuple)):
+        if update_ops is not None:
+            raise ValueError("create_train_op: update_ops came twice, by name and in the place of global_step.")
+        global_step, update_ops = USE_GLOBAL_STEP, global_step
 
     def transform(grads_and_vars: GradsAndVars) -> GradsAndVars:
         if gradient_multipliers:

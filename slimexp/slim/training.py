@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from slimexp.slim.collecting import one_of_several_replicas, own_update_ops
 from slimexp.slim.global_step import get_or_create_global_step
+from slimexp.slim.monitored_loop import train
 
 __all__ = [
     "USE_GLOBAL_STEP",
@@ -25,6 +26,7 @@ __all__ = [
     "create_train_op",
     "multiply_gradients",
     "multiply_gradients_fn",
+    "train",
 ]
 
 _log = logging.getLogger(__name__)
@@ -133,10 +135,17 @@ def multiply_gradients(
             their gradient.
 
     Raises:
-        ValueError: If it is not a dictionary, is empty, or a variable with a factor has no gradient.
+        ValueError: If `grads_and_vars` is no list of pairs, `gradient_multipliers` is not a dictionary or empty, or a
+            variable with a factor has no gradient.
     """
     if not isinstance(gradient_multipliers, Mapping) or not gradient_multipliers:
         raise ValueError(f"gradient_multipliers must be a dictionary and not empty, got {gradient_multipliers!r}.")
+    if not isinstance(grads_and_vars, (list, tuple)) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 for pair in grads_and_vars
+    ):
+        raise ValueError(
+            "multiply_gradients takes a list of pairs of gradient and variable, as compute_gradients gives."
+        )
     by_name = {_name(key): value for key, value in gradient_multipliers.items()}
     multiplied = []
     for gradient, var in grads_and_vars:

@@ -10,15 +10,19 @@ import tensorflow as tf
 
 __all__ = [
     "append_tensor_alias",
+    "channel_dimension",
     "collect_named_outputs",
+    "constant_value",
     "convert_collection_to_dict",
     "gather_tensors_aliases",
     "get_tensor_aliases",
     "get_variable_collections",
     "last_dimension",
+    "n_positive_integers",
     "smart_cond",
     "static_cond",
     "static_value",
+    "two_element_tuple",
 ]
 
 
@@ -50,9 +54,10 @@ def collect_named_outputs(names: str | Sequence[str] | None, alias: str | None, 
     Returns:
         The tensor.
     """
-    if alias:
-        append_tensor_alias(outputs, alias)
     if names:
+        # Only then: a normalizer that is not collected must not name the output of the layer that it belongs to.
+        if alias:
+            append_tensor_alias(outputs, alias)
         tf.compat.v1.add_to_collections(names, outputs)
     return outputs
 
@@ -93,14 +98,83 @@ def last_dimension(shape: tf.TensorShape, min_rank: int = 1) -> int:
     Raises:
         ValueError: If the rank is less than `min_rank`, or the rank or the last dimension is unknown.
     """
+    return _dimension(shape, -1, "last", min_rank)
+
+
+def channel_dimension(shape: tf.TensorShape, data_format: str, min_rank: int = 1) -> int:
+    """Returns the channels dimension of a static shape.
+
+    Args:
+        shape: The shape.
+        data_format: `channels_first` for the second dimension, else `channels_last`.
+        min_rank: The least rank that the shape may have.
+
+    Raises:
+        ValueError: If the rank is less than `min_rank`, or the rank or the dimension is unknown.
+    """
+    return _dimension(shape, 1 if data_format == "channels_first" else -1, "channels", min_rank)
+
+
+def _dimension(shape: tf.TensorShape, axis: int, name: str, min_rank: int) -> int:
     if shape.rank is None:
         raise ValueError("The rank of the inputs must be known, but the shape is unknown.")
     if shape.rank < min_rank:
         raise ValueError(f"The inputs must have rank {min_rank} or more, but their shape is {shape}.")
-    size = shape[-1]
+    size = shape[axis]
     if size is None:
-        raise ValueError(f"The last dimension of the inputs must be known, but their shape is {shape}.")
+        raise ValueError(f"The {name} dimension of the inputs must be known, but their shape is {shape}.")
     return size
+
+
+def two_element_tuple(int_or_tuple: int | Sequence[int] | tf.TensorShape) -> tuple[int, int]:
+    """Returns height and width, given as one integer for both or as two.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if isinstance(int_or_tuple, int):
+        return int_or_tuple, int_or_tuple
+    if isinstance(int_or_tuple, (list, tuple, tf.TensorShape)) and len(int_or_tuple) == 2:
+        return int(int_or_tuple[0]), int(int_or_tuple[1])
+    raise ValueError(f"Height and width must be one integer or two, not {int_or_tuple!r}.")
+
+
+def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
+    """Returns n integers of 1 or more, given as one integer for all or as n.
+
+    Raises:
+        ValueError: If n is not a positive integer, or the value is neither.
+    """
+    if int(n) != n or n < 1:
+        raise ValueError(f"The number of integers must be a positive integer, not {n!r}.")
+    values = list(value) if hasattr(value, "__len__") and not isinstance(value, str) else [value] * int(n)
+    try:
+        integers = tuple(int(v) for v in values)
+    except (TypeError, ValueError):
+        integers = ()
+    if len(integers) != n or min(integers) < 1:
+        raise ValueError(f"Expected one positive integer or {n} of them, not {value!r}.")
+    return integers
+
+
+def constant_value(value_or_tensor_or_var: Any, dtype: tf.DType | None = None) -> Any:
+    """Returns the value of a constant tensor, or what is no tensor as it is; None for any other tensor or variable.
+
+    Args:
+        value_or_tensor_or_var: A tensor, a variable, or a plain value.
+        dtype: The type that a tensor or variable must have, or None.
+
+    Raises:
+        ValueError: For None, or a tensor or variable of another type.
+    """
+    value = value_or_tensor_or_var
+    if value is None:
+        raise ValueError("constant_value: there must be a value, not None.")
+    if not isinstance(value, (tf.Tensor, tf.Variable)):
+        return value
+    if dtype is not None and value.dtype != dtype:
+        raise ValueError(f"constant_value: the value has the type {value.dtype}, not {dtype}.")
+    return tf.get_static_value(value) if isinstance(value, tf.Tensor) else None
 
 
 def static_value(pred: Any) -> bool | None:

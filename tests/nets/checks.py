@@ -40,6 +40,17 @@ def check_unknown_batch_size(net: Any, size: int, num_classes: int = 5) -> None:
             assert session.run(logits, {"input:0": images}).shape == (batch, num_classes)
 
 
+def check_builds(net: Any, *sizes: int, **kwargs: Any) -> None:
+    """Builds training and evaluation for images of several sizes and an unknown number of them, without running."""
+    for size in sizes:
+        for is_training in (True, False):
+            with tf.Graph().as_default():
+                logits, _ = build(net, size, batch=None, num_classes=5, is_training=is_training, **kwargs)
+                assert logits.shape.as_list() == [None, 5]
+                moves = is_training and bool(slim.get_variables_by_suffix("moving_mean"))
+                assert bool(v1.get_collection(v1.GraphKeys.UPDATE_OPS)) == moves
+
+
 def check_smallest_size(net: Any) -> None:
     """Builds a training step on the smallest images, and checks the message for smaller ones."""
     least = net.min_image_size

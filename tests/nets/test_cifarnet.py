@@ -42,5 +42,6 @@ def test_variables_and_weight_decay():
 def test_sizes():
     checks.check_unknown_batch_size(cifarnet, 8)
     checks.check_smallest_size(cifarnet)
+    checks.check_builds(cifarnet, 32, 20)
     checks.check_heads(cifarnet)
     checks.check_refused(cifarnet, 3, "cifarnet: images of 3 x 3 pixels are too small; each side needs at least 4")

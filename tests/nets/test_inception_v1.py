@@ -75,10 +75,15 @@ def test_features_and_final_end_point():
             ValueError, match=r"inception_v1: there is no final_endpoint 'Mixed_9z'; it is one of Conv2d"
         ):
             inception_v1_base(tf.ones([2, 64, 64, 3]), final_endpoint="Mixed_9z")
+    with tf.Graph().as_default():
+        net, end_points = inception_v1_base(tf.ones([2, 28, 28, 192]), "Mixed_3c", include_root_block=False)
+        assert list(end_points) == ["Mixed_3b", "Mixed_3c"]
+        assert net.shape == (2, 28, 28, 480)
 
 
 def test_sizes():
     checks.check_unknown_batch_size(inception_v1, 32)
     checks.check_smallest_size(inception_v1)
+    checks.check_builds(inception_v1, 224, 96)
     checks.check_heads(inception_v1, size=32)
     checks.check_refused(inception_v1, 256, r"give a map of 2 x 2 logits.*global_pool=True")

@@ -92,6 +92,7 @@ def test_arg_scope():
 def test_sizes():
     checks.check_unknown_batch_size(inception_v3, 75)
     checks.check_smallest_size(inception_v3)
+    checks.check_builds(inception_v3, 299, 139)
     checks.check_heads(inception_v3, size=75)
     checks.check_refused(inception_v3, 74, "inception_v3: images of 74 x 74 pixels are too small; each side needs at")
     checks.check_refused(

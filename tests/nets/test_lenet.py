@@ -42,6 +42,7 @@ def test_variables_and_weight_decay():
 def test_sizes():
     checks.check_unknown_batch_size(lenet, 8)
     checks.check_smallest_size(lenet)
+    checks.check_builds(lenet, 28, 32)
     checks.check_heads(lenet)
     checks.check_refused(lenet, 3, "lenet: images of 3 x 3 pixels are too small; each side needs at least 4")
     with pytest.raises(ValueError, match=r"lenet: the images must be \[batch, height, width, channels\]"):

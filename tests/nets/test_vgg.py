@@ -70,6 +70,9 @@ def test_a_second_tower_shares_variables_and_has_the_same_keys():
 def test_sizes():
     checks.check_unknown_batch_size(vgg_a, 32)
     checks.check_smallest_size(vgg_a)
+    for net in (vgg_a, vgg_16, vgg_19):
+        checks.check_builds(net, 224, 64)
+    checks.check_builds(vgg_a, 256, global_pool=True)
     checks.check_heads(vgg_a)
     checks.check_refused(vgg_a, 31, "vgg_a: images of 31 x 31 pixels are too small; each side needs at least 32")
     checks.check_refused(vgg_a, 256, r"vgg_a: images of 256 x 256 pixels give a map of 2 x 2 logits.*global_pool")

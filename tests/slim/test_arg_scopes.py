@@ -37,6 +37,13 @@ def test_what_the_call_says_wins_by_keyword_and_by_position():
         assert layer("x") == ("x", 7, 2, "VALID", None)
 
 
+def test_a_positional_stride_overrides_that_of_the_scope():
+    with tf.Graph().as_default(), slim.arg_scope([slim.conv2d], stride=1, padding="SAME"):
+        images = tf.compat.v1.placeholder(tf.float32, [None, 224, 224, 3])
+        assert slim.conv2d(images, 64, [11, 11], 4, padding="VALID").shape.as_list() == [None, 54, 54, 64]
+        assert slim.conv2d(images, 8, [3, 3]).shape.as_list() == [None, 224, 224, 8]
+
+
 def test_a_scope_can_be_entered_again():
     with slim.arg_scope([layer], stride=2) as scope:
         pass
@@ -59,7 +66,7 @@ def test_an_argument_that_the_function_lacks_is_refused_where_the_scope_is_opene
             pass
 
     refused(r"layer\(\) has no argument 'paddin'\. Did you mean 'padding'\?", [other, layer], paddin="VALID")
-    refused(r"conv2d\(\) has no argument 'is_training'\. It has inputs, num_outputs", [slim.conv2d], is_training=True)
+    refused(r"convolution2d\(\) has no argument 'is_training'\. It has inputs", [slim.conv2d], is_training=True)
     with slim.arg_scope([other], anything=1):
         assert other("x") == ("x", 1, {"anything": 1})
 
@@ -79,7 +86,7 @@ def test_what_is_no_list_of_decorated_functions_is_refused():
 def test_functions_tell_what_a_scope_may_set():
     assert slim.has_arg_scope(layer)
     assert not slim.has_arg_scope(len)
-    assert slim.arg_scoped_arguments(layer) == ("inputs", "size", "stride", "padding", "scope")
+    assert slim.arg_scoped_arguments(layer) == ("stride", "padding", "scope")
     assert slim.arg_scope_func_key(layer) != slim.arg_scope_func_key(other)
     assert layer.__doc__ == "Says what it got."
     with pytest.raises(ValueError, match="len is not decorated"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -44,6 +46,14 @@ def test_values_from_a_checkpoint(session, checkpoint):
     slim.assign_from_checkpoint_fn(checkpoint, {"net/biases": renamed})(session)
     np.testing.assert_array_equal(session.run(weights), np.full([2, 3], 2.0))
     np.testing.assert_array_equal(session.run(renamed), np.full([3], 3.0))
+
+
+def test_a_path_may_name_a_checkpoint_and_a_folder(session, checkpoint):
+    weights = slim.variable("net/weights", [2, 3])
+    Path(checkpoint).mkdir()
+    slim.assign_from_checkpoint_fn(checkpoint, [weights])(session)
+    slim.assign_from_checkpoint_fn(str(Path(checkpoint).parent), [weights])(session)
+    np.testing.assert_array_equal(session.run(weights), np.full([2, 3], 2.0))
 
 
 def test_partitioned_variables_get_their_parts(session, checkpoint):

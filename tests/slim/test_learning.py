@@ -86,6 +86,8 @@ def test_multipliers_that_make_no_sense(step, caplog):
     with pytest.raises(ValueError, match="must be a dictionary and not empty, got 2"):
         slim.learning.multiply_gradients([], 2)
     c = slim.variable("c", [2])
+    with pytest.raises(ValueError, match="takes a list of pairs of gradient and variable"):
+        slim.learning.multiply_gradients((None, c), {c: 2.0})
     with pytest.raises(ValueError, match="names 'c', but the loss does not depend on that variable"):
         slim.learning.multiply_gradients([(None, c)], {c: 2.0})
     with caplog.at_level(logging.WARNING):

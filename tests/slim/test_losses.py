@@ -66,7 +66,7 @@ def test_losses_of_differences():
     assert slim.losses.sum_of_squares is slim.losses.mean_squared_error
     value = run(lambda: slim.losses.absolute_difference(LOGITS, LABELS, weights=[0.0, 1.0]))
     np.testing.assert_allclose(value, np.abs(difference[1]).mean(), rtol=1e-6)
-    pairs = [(d[i] - d[j]) ** 2 for d in difference for i in range(3) for j in range(3) if i != j]
+    pairs = [(d[i] - d[j]) ** 2 for d in difference for i in range(3) for j in range(3)]
     value = run(lambda: slim.losses.mean_pairwise_squared_error(LOGITS, LABELS))
     np.testing.assert_allclose(value, 2 * np.mean(pairs), rtol=1e-5)
 
@@ -99,3 +99,16 @@ def test_totals():
         assert session.run(slim.losses.get_total_loss()) == 4.5
         assert session.run(slim.losses.get_total_loss(add_regularization_losses=False)) == 4.0
         assert session.run(slim.losses.get_regularization_loss()) == 0.5
+
+
+def test_weights_that_cannot_be_placed_and_collections_of_a_scope():
+    with tf.Graph().as_default():
+        unknown = tf.compat.v1.placeholder(tf.float32)
+        with pytest.raises(ValueError, match=r"Weights of shape \(2,\) need to know the rank of what they weight"):
+            slim.losses.mean_squared_error(unknown, unknown, [1.0, 2.0])
+        with pytest.raises(ValueError, match="must not be None; the default is"):
+            slim.losses.mean_squared_error(LOGITS, LABELS, None)
+        with slim.arg_scope([slim.losses.add_loss], loss_collection="mine"):
+            loss = slim.losses.log_loss(LABELS, LABELS)
+        assert slim.losses.get_losses() == []
+        assert slim.losses.get_losses(loss_collection="mine") == [loss]

@@ -30,6 +30,32 @@ def test_collections_of_variables():
     assert utils.get_variable_collections({"weights": ["a"]}, "biases") is None
 
 
+def test_sizes_given_once_or_for_each_dimension():
+    assert utils.two_element_tuple(3) == utils.two_element_tuple(tf.TensorShape([3, 3])) == (3, 3)
+    assert utils.n_positive_integers(3, 2) == utils.n_positive_integers(3, [2, 2, 2]) == (2, 2, 2)
+    assert utils.channel_dimension(tf.TensorShape([None, 3, 5]), "channels_first") == 3
+    assert utils.last_dimension(tf.TensorShape([None, 3, 5])) == 5
+    for call, message in (
+        (lambda: utils.two_element_tuple([1, 2, 3]), r"must be one integer or two, not \[1, 2, 3\]"),
+        (lambda: utils.n_positive_integers(2, [1, 0]), r"Expected one positive integer or 2 of them, not \[1, 0\]"),
+        (lambda: utils.n_positive_integers(0, 1), "must be a positive integer, not 0"),
+        (lambda: utils.channel_dimension(tf.TensorShape([2]), "channels_last", 2), "must have rank 2 or more"),
+        (lambda: utils.channel_dimension(tf.TensorShape([2, None]), "x"), "The channels dimension .* must be known"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_constant_values():
+    assert utils.constant_value(tf.constant(3)) == utils.constant_value(3) == 3
+    assert utils.constant_value(tf.compat.v1.placeholder(tf.int32, [])) is None
+    assert utils.constant_value(tf.compat.v1.get_variable("v", [])) is None
+    with pytest.raises(ValueError, match=r"has the type .*int32.*, not .*float32"):
+        utils.constant_value(tf.constant(3), tf.float32)
+    with pytest.raises(ValueError, match="must be a value, not None"):
+        utils.constant_value(None)
+
+
 def test_conditions_known_and_unknown():
     assert utils.smart_cond(True, lambda: 1, lambda: 2) == 1
     assert utils.smart_cond(tf.constant(False), lambda: 1, lambda: 2) == 2

@@ -11,15 +11,26 @@ from slimexp.slim import utils
 from slimexp.slim.variables import model_variable
 
 __all__ = [
+    "Activation",
+    "OutputsCollections",
+    "Regularizer",
+    "VariablesCollections",
     "as_floating",
     "channels_first",
+    "check_names",
     "finish_layer",
+    "known_rank",
     "layer_variable",
     "n_positive",
+    "normal_padding",
+    "num_channels",
     "scoped_alias",
 ]
 
 Activation = Callable[[Any], Any]
+Regularizer = Callable[[Any], Any]
+VariablesCollections = Mapping[str, Sequence[str]] | Sequence[str] | None
+OutputsCollections = str | Sequence[str] | None
 
 
 def as_floating(layer: str, inputs: Any) -> Any:
@@ -31,7 +42,7 @@ def as_floating(layer: str, inputs: Any) -> Any:
     inputs = tf.convert_to_tensor(inputs)
     if not inputs.dtype.is_floating:
         raise TypeError(
-            f"{layer}: the inputs must be floating point numbers, not {inputs.dtype.name}. Convert them, e.g. by "
+            f"{layer}: the inputs are of a non-floating point type, {inputs.dtype.name}. Convert them, e.g. by "
             "tf.image.convert_image_dtype."
         )
     return inputs
@@ -50,6 +61,54 @@ def n_positive(layer: str, name: str, value: Any, n: int) -> list[int]:
     if min(integers) < 1:
         raise ValueError(f"{layer}: {name}={value!r} must be 1 or more.")
     return integers if len(integers) == n else integers * n
+
+
+def known_rank(layer: str, inputs: Any, at_least: int, at_most: int | None = None) -> int:
+    """Returns the rank of the inputs.
+
+    Raises:
+        ValueError: If it is undefined or out of range.
+    """
+    rank = inputs.shape.rank
+    if at_most is None:
+        wanted = f"{at_least} or more"
+    else:
+        wanted = str(at_least) if at_least == at_most else f"{at_least}..{at_most}"
+    if rank is None:
+        raise ValueError(f"{layer}: the inputs have an undefined rank, but it must be {wanted}.")
+    if rank < at_least or (at_most is not None and rank > at_most):
+        raise ValueError(f"{layer}: the inputs must have rank {wanted}, not shape {inputs.shape}.")
+    return rank
+
+
+def num_channels(layer: str, inputs: Any, axis: int) -> int:
+    """Returns the size of the inputs' channels dimension, which is `axis`.
+
+    Raises:
+        ValueError: If it is undefined.
+    """
+    size = inputs.shape[axis]
+    if size is None:
+        raise ValueError(f"{layer}: the inputs have an undefined channels dimension: their shape is {inputs.shape}.")
+    return size
+
+
+def check_names(layer: str, argument: str, values: Mapping[str, Any] | None, known: Sequence[str]) -> None:
+    """Raises ValueError if a dictionary has keys that the layer knows nothing of."""
+    unknown = sorted(set(values or ()) - set(known))
+    if unknown:
+        raise ValueError(f"{layer}: {argument} has {unknown}, but there is only {', '.join(known)}.")
+
+
+def normal_padding(layer: str, padding: str) -> str:
+    """Returns `SAME` or `VALID`, given in either case.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if not isinstance(padding, str) or padding.upper() not in ("SAME", "VALID"):
+        raise ValueError(f"{layer}: padding={padding!r} must be SAME or VALID.")
+    return padding.upper()
 
 
 def channels_first(layer: str, data_format: str | None, n: int) -> bool:
@@ -71,9 +130,9 @@ def layer_variable(
     shape: Sequence[int],
     dtype: tf.DType,
     initializer: Any,
-    regularizer: Callable[[Any], Any] | None,
+    regularizer: Regularizer | None,
     trainable: bool,
-    variables_collections: Mapping[str, Sequence[str]] | Sequence[str] | None,
+    variables_collections: VariablesCollections,
     **kwargs: Any,
 ) -> Any:
     """Gets or creates one of a layer's variables in the current variable scope.
@@ -108,7 +167,7 @@ def finish_layer(
     normalizer_fn: Callable[..., Any] | None,
     normalizer_params: Mapping[str, Any] | None,
     activation_fn: Activation | None,
-    outputs_collections: str | Sequence[str] | None,
+    outputs_collections: OutputsCollections,
 ) -> Any:
     """Applies the normalizer (or else the bias) and the activation, and collects the output."""
     if normalizer_fn is not None:

@@ -11,11 +11,17 @@ from slimexp.slim.arg_scopes import add_arg_scope
 from slimexp.slim.initializers import xavier_initializer
 from slimexp.slim.layers.common import (
     Activation,
+    OutputsCollections,
+    Regularizer,
+    VariablesCollections,
     as_floating,
     channels_first,
     finish_layer,
+    known_rank,
     layer_variable,
     n_positive,
+    normal_padding,
+    num_channels,
 )
 
 __all__ = [
@@ -27,8 +33,6 @@ __all__ = [
     "convolution2d",
     "convolution3d",
 ]
-
-VariablesCollections = Mapping[str, Sequence[str]] | Sequence[str] | None
 
 _zeros = tf.compat.v1.zeros_initializer()
 
@@ -46,12 +50,12 @@ def convolution(
     normalizer_fn: Callable[..., Any] | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
     weights_initializer: Any = xavier_initializer(),  # noqa: B008 - keeps no state
-    weights_regularizer: Callable[[Any], Any] | None = None,
+    weights_regularizer: Regularizer | None = None,
     biases_initializer: Any = _zeros,
-    biases_regularizer: Callable[[Any], Any] | None = None,
+    biases_regularizer: Regularizer | None = None,
     reuse: Any = None,
     variables_collections: VariablesCollections = None,
-    outputs_collections: str | Sequence[str] | None = None,
+    outputs_collections: OutputsCollections = None,
     trainable: bool = True,
     scope: Any = None,
     conv_dims: int | None = None,
@@ -92,24 +96,19 @@ def convolution(
     """
     with tf.compat.v1.variable_scope(scope, "Conv", [inputs], reuse=reuse) as sc:
         inputs = as_floating("convolution", inputs)
-        rank = inputs.shape.rank
-        if conv_dims is not None and rank != conv_dims + 2:
-            raise ValueError(f"conv{conv_dims}d: the inputs must have rank {conv_dims + 2}, not shape {inputs.shape}.")
-        if rank not in (3, 4, 5):
-            raise ValueError(f"convolution: the inputs must have rank 3, 4 or 5, not shape {inputs.shape}.")
-        n = rank - 2
+        if conv_dims is not None:
+            n = known_rank(f"conv{conv_dims}d", inputs, conv_dims + 2, conv_dims + 2) - 2
+        else:
+            n = known_rank("convolution", inputs, 3, 5) - 2
         name = f"conv{n}d"
         first = channels_first(name, data_format, n)
-        if padding not in ("SAME", "VALID"):
-            raise ValueError(f"{name}: padding={padding!r} must be SAME or VALID.")
+        padding = normal_padding(name, padding)
         kernel = n_positive(name, "kernel_size", kernel_size, n)
         strides = n_positive(name, "stride", stride, n)
         rates = n_positive(name, "rate", rate, n)
         if max(strides) > 1 and max(rates) > 1:
             raise ValueError(f"{name}: stride={stride!r} and rate={rate!r} cannot both be greater than 1.")
-        num_inputs = inputs.shape[1 if first else -1]
-        if num_inputs is None:
-            raise ValueError(f"{name}: the number of channels must be known, but the inputs have shape {inputs.shape}.")
+        num_inputs = num_channels(name, inputs, 1 if first else -1)
         (num_outputs,) = n_positive(name, "num_outputs", num_outputs, 1)
         dtype = inputs.dtype.base_dtype
         weights = layer_variable(
@@ -158,7 +157,7 @@ def _convolve(inputs: Any, weights: Any, strides: list[int], padding: str, first
 
 
 @add_arg_scope
-def conv1d(
+def convolution1d(
     inputs: Any,
     num_outputs: int,
     kernel_size: int | Sequence[int],
@@ -170,12 +169,12 @@ def conv1d(
     normalizer_fn: Callable[..., Any] | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
     weights_initializer: Any = xavier_initializer(),  # noqa: B008 - keeps no state
-    weights_regularizer: Callable[[Any], Any] | None = None,
+    weights_regularizer: Regularizer | None = None,
     biases_initializer: Any = _zeros,
-    biases_regularizer: Callable[[Any], Any] | None = None,
+    biases_regularizer: Regularizer | None = None,
     reuse: Any = None,
     variables_collections: VariablesCollections = None,
-    outputs_collections: str | Sequence[str] | None = None,
+    outputs_collections: OutputsCollections = None,
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
@@ -205,7 +204,7 @@ def conv1d(
 
 
 @add_arg_scope
-def conv2d(
+def convolution2d(
     inputs: Any,
     num_outputs: int,
     kernel_size: int | Sequence[int],
@@ -217,12 +216,12 @@ def conv2d(
     normalizer_fn: Callable[..., Any] | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
     weights_initializer: Any = xavier_initializer(),  # noqa: B008 - keeps no state
-    weights_regularizer: Callable[[Any], Any] | None = None,
+    weights_regularizer: Regularizer | None = None,
     biases_initializer: Any = _zeros,
-    biases_regularizer: Callable[[Any], Any] | None = None,
+    biases_regularizer: Regularizer | None = None,
     reuse: Any = None,
     variables_collections: VariablesCollections = None,
-    outputs_collections: str | Sequence[str] | None = None,
+    outputs_collections: OutputsCollections = None,
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
@@ -252,7 +251,7 @@ def conv2d(
 
 
 @add_arg_scope
-def conv3d(
+def convolution3d(
     inputs: Any,
     num_outputs: int,
     kernel_size: int | Sequence[int],
@@ -264,12 +263,12 @@ def conv3d(
     normalizer_fn: Callable[..., Any] | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
     weights_initializer: Any = xavier_initializer(),  # noqa: B008 - keeps no state
-    weights_regularizer: Callable[[Any], Any] | None = None,
+    weights_regularizer: Regularizer | None = None,
     biases_initializer: Any = _zeros,
-    biases_regularizer: Callable[[Any], Any] | None = None,
+    biases_regularizer: Regularizer | None = None,
     reuse: Any = None,
     variables_collections: VariablesCollections = None,
-    outputs_collections: str | Sequence[str] | None = None,
+    outputs_collections: OutputsCollections = None,
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
@@ -298,6 +297,7 @@ def conv3d(
     )
 
 
-convolution1d = conv1d
-convolution2d = conv2d
-convolution3d = conv3d
+# The long names are those under which `repeat` and `stack` call their scopes.
+conv1d = convolution1d
+conv2d = convolution2d
+conv3d = convolution3d

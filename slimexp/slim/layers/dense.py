@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -13,14 +13,19 @@ from slimexp.slim.arg_scopes import add_arg_scope
 from slimexp.slim.initializers import xavier_initializer
 from slimexp.slim.layers.common import (
     Activation,
+    OutputsCollections,
+    Regularizer,
+    VariablesCollections,
     as_floating,
     channels_first,
     finish_layer,
+    known_rank,
     layer_variable,
     n_positive,
+    num_channels,
 )
 
-__all__ = ["bias_add", "fully_connected", "linear", "relu", "relu6"]
+__all__ = ["bias_add", "elu", "fully_connected", "linear", "relu", "relu6"]
 
 _zeros = tf.compat.v1.zeros_initializer()
 
@@ -33,12 +38,12 @@ def fully_connected(
     normalizer_fn: Callable[..., Any] | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
     weights_initializer: Any = xavier_initializer(),  # noqa: B008 - keeps no state
-    weights_regularizer: Callable[[Any], Any] | None = None,
+    weights_regularizer: Regularizer | None = None,
     biases_initializer: Any = _zeros,
-    biases_regularizer: Callable[[Any], Any] | None = None,
+    biases_regularizer: Regularizer | None = None,
     reuse: Any = None,
-    variables_collections: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
-    outputs_collections: str | Sequence[str] | None = None,
+    variables_collections: VariablesCollections = None,
+    outputs_collections: OutputsCollections = None,
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
@@ -113,6 +118,7 @@ def fully_connected(
 
 
 # As in TF-Slim these are partial functions: a scope for them is opened on fully_connected.
+elu = functools.partial(fully_connected, activation_fn=tf.nn.elu)
 linear = functools.partial(fully_connected, activation_fn=None)
 relu = functools.partial(fully_connected, activation_fn=tf.nn.relu)
 relu6 = functools.partial(fully_connected, activation_fn=tf.nn.relu6)
@@ -123,10 +129,10 @@ def bias_add(
     inputs: Any,
     activation_fn: Activation | None = None,
     initializer: Any = _zeros,
-    regularizer: Callable[[Any], Any] | None = None,
+    regularizer: Regularizer | None = None,
     reuse: Any = None,
-    variables_collections: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
-    outputs_collections: str | Sequence[str] | None = None,
+    variables_collections: VariablesCollections = None,
+    outputs_collections: OutputsCollections = None,
     trainable: bool = True,
     data_format: str = "NHWC",
     scope: Any = None,
@@ -157,14 +163,13 @@ def bias_add(
     with tf.compat.v1.variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as sc:
         inputs = as_floating("bias_add", inputs)
         first = channels_first("bias_add", data_format, 2)
-        if first and inputs.shape.rank != 4:
-            raise ValueError(f"bias_add: data_format=NCHW needs inputs of rank 4, not shape {inputs.shape}.")
-        num_channels = inputs.shape[1] if first else utils.last_dimension(inputs.shape, min_rank=2)
-        if num_channels is None:
-            raise ValueError(f"bias_add: the number of channels must be known, not shape {inputs.shape}.")
+        if first:
+            known_rank("bias_add with data_format=NCHW", inputs, 4, 4)
+        else:
+            known_rank("bias_add", inputs, 2)
         biases = layer_variable(
             "biases",
-            [num_channels],
+            [num_channels("bias_add", inputs, 1 if first else -1)],
             inputs.dtype.base_dtype,
             initializer,
             regularizer,

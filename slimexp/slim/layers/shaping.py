@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from slimexp.slim import utils
 from slimexp.slim.arg_scopes import add_arg_scope
-from slimexp.slim.layers.common import scoped_alias
+from slimexp.slim.layers.common import known_rank, scoped_alias
 
 __all__ = ["flatten", "one_hot_encoding", "scale_gradient", "softmax", "unit_norm"]
 
@@ -20,20 +20,19 @@ def flatten(inputs: Any, outputs_collections: str | Sequence[str] | None = None,
     """Makes one dimension of all but the first.
 
     Args:
-        inputs: [batch, ...], of rank 2 or more.
+        inputs: [batch, ...], of rank 1 or more.
         outputs_collections: Collections for the output.
         scope: Name of the layer's name scope; by default `Flatten`.
 
     Returns:
-        [batch, k], k being static where all dimensions but the first are.
+        [batch, k], k being static where all dimensions but the first are; 1 for inputs of rank 1.
 
     Raises:
-        ValueError: If the rank is unknown or less than 2.
+        ValueError: If the rank is undefined or 0.
     """
     with tf.compat.v1.name_scope(scope, "Flatten", [inputs]) as sc:
         inputs = tf.convert_to_tensor(inputs)
-        if inputs.shape.rank is None or inputs.shape.rank < 2:
-            raise ValueError(f"flatten: the inputs must have rank 2 or more, not shape {inputs.shape}.")
+        known_rank("flatten", inputs, 1)
         sizes = inputs.shape[1:].as_list()
         if None not in sizes:
             size = math.prod(sizes)
@@ -78,6 +77,7 @@ def one_hot_encoding(
         return utils.collect_named_outputs(outputs_collections, scoped_alias(sc), outputs)
 
 
+@add_arg_scope
 def softmax(logits: Any, scope: Any = None) -> Any:
     """Turns logits into probabilities along the last dimension, whatever the rank.
 

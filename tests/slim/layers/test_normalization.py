@@ -104,7 +104,8 @@ def test_other_ranks_and_channels_first(session):
 
 
 def test_examples_without_weight_do_not_count(session):
-    out = slim.batch_norm(IMAGES, batch_weights=[1.0, 1.0, 0.0, 0.0])
+    # There is no fused operation for it, and then fused=True means nothing.
+    out = slim.batch_norm(IMAGES, batch_weights=[1.0, 1.0, 0.0, 0.0], fused=True)
     session.run(v1.global_variables_initializer())
     mean, variance = moments(IMAGES[:2])
     np.testing.assert_allclose(session.run(out), normalized(IMAGES, mean, variance), rtol=1e-4, atol=1e-5)
@@ -119,10 +120,103 @@ def test_half_precision_keeps_its_averages_in_single(session):
     np.testing.assert_allclose(session.run(value), normalized(IMAGES, *moments(IMAGES)), atol=0.02)
 
 
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_a_mean_without_the_bias_of_its_beginning(session, as_tensor):
+    is_training = v1.placeholder_with_default(True, []) if as_tensor else True
+    slim.batch_norm(IMAGES, decay=0.9, is_training=is_training, zero_debias_moving_mean=True)
+    names = [
+        "beta",
+        "moving_mean",
+        "moving_variance",
+        "BatchNorm/moving_mean/biased",
+        "BatchNorm/moving_mean/local_step",
+    ]
+    assert [v.op.name for v in slim.get_model_variables()] == [f"BatchNorm/{name}" for name in names]
+    updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    values = slim.get_variables("BatchNorm/moving_mean")[:1] + slim.get_variables("BatchNorm/BatchNorm")
+    session.run(v1.global_variables_initializer())
+    mean, _ = moments(IMAGES)
+    for step in (1, 2):
+        session.run(updates)
+        if as_tensor:
+            session.run(updates, {is_training: False})
+        moving, biased, local_step = session.run(values)
+        np.testing.assert_allclose(moving, mean, rtol=1e-5)
+        np.testing.assert_allclose(biased, (1 - 0.9**step) * mean, rtol=1e-5)
+        assert local_step == step
+
+
+@pytest.mark.parametrize("clipping", [None, {"rmin": 0.9, "rmax": 1.1, "dmax": 0.2}])
+def test_renorm_corrects_the_batch_towards_the_averages(session, clipping):
+    initializers = {"moving_mean": v1.constant_initializer(0.5), "moving_variance": v1.constant_initializer(4.0)}
+    out = slim.batch_norm(
+        IMAGES, decay=0.9, renorm=True, renorm_clipping=clipping, renorm_decay=0.7, param_initializers=initializers
+    )
+    session.run(v1.global_variables_initializer())
+    mean, variance = moments(IMAGES)
+    stddev = np.sqrt(variance + 0.001)
+    r, d = stddev / 2, (mean - 0.5) / 2
+    if clipping:
+        r, d = np.clip(r, 0.9, 1.1), np.clip(d, -0.2, 0.2)
+    # Without limits the corrected batch is what inference makes of it.
+    expected = (IMAGES - mean) / stddev * r + d
+    updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    # The corrections use the averages as they were before the step, though the updates run with it.
+    out, _ = session.run([out, updates])
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+    values = dict(zip([v.op.name for v in slim.get_variables()], session.run(slim.get_variables()), strict=True))
+    np.testing.assert_allclose(values["BatchNorm/renorm_mean"], 0.7 * 0.5 + 0.3 * mean, rtol=1e-5)
+    np.testing.assert_allclose(values["BatchNorm/renorm_stddev"], 0.7 * 2 + 0.3 * stddev, rtol=1e-5)
+    np.testing.assert_allclose(values["BatchNorm/moving_mean"], 0.9 * 0.5 + 0.1 * mean, rtol=1e-5)
+    np.testing.assert_allclose(values["BatchNorm/moving_variance"], 0.9 * 4 + 0.1 * variance, rtol=1e-5)
+
+
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+def test_an_adjustment_acts_before_gamma_and_beta_and_in_training_only(session, data_format):
+    def adjustment(shape):
+        channels = shape[-1 if data_format == "NHWC" else 1]
+        return tf.fill([channels], 2.0), tf.range(tf.cast(channels, tf.float32))
+
+    initializers = {"gamma": v1.constant_initializer(3.0), "beta": v1.constant_initializer(1.0)}
+    is_training = v1.placeholder(tf.bool, [])
+    out = slim.batch_norm(
+        IMAGES if data_format == "NHWC" else np.moveaxis(IMAGES, -1, 1),
+        scale=True,
+        is_training=is_training,
+        param_initializers=initializers,
+        adjustment=adjustment,
+        data_format=data_format,
+    )
+    session.run(v1.global_variables_initializer())
+
+    def run(training):
+        value = session.run(out, {is_training: training})
+        return value if data_format == "NHWC" else np.moveaxis(value, 1, -1)
+
+    expected = 3 * (2 * normalized(IMAGES, *moments(IMAGES)) + np.arange(5)) + 1
+    np.testing.assert_allclose(run(True), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run(False), 3 * normalized(IMAGES, 0, 1) + 1, rtol=1e-4, atol=1e-4)
+
+
+def test_moving_averages_are_kept_whole_under_a_partitioner():
+    with v1.variable_scope("net", partitioner=v1.fixed_size_partitioner(2)):
+        slim.conv2d(tf.ones([1, 3, 3, 2]), 4, [2, 1], normalizer_fn=slim.batch_norm)
+    names = [v.op.name for v in slim.get_variables("net/Conv")]
+    assert [name.removeprefix("net/Conv/") for name in names] == [
+        "weights/part_0",
+        "weights/part_1",
+        "BatchNorm/beta/part_0",
+        "BatchNorm/beta/part_1",
+        "BatchNorm/moving_mean",
+        "BatchNorm/moving_variance",
+    ]
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"fused": True, "batch_weights": [1.0] * 4}, "fused=True is for inputs of rank 2 or 4 without batch_weights"),
+        ({"batch_weights": [1.0] * 3}, r"one number for each of 4 examples, not shape \(3,\)"),
+        ({"renorm_clipping": {"rmaks": 3.0}}, r"renorm_clipping has \['rmaks'\], but there is only rmax, rmin, dmax"),
         ({"data_format": "NC"}, "data_format='NC' must be NHWC or NCHW"),
         ({"decay": 1.5}, r"decay=1\.5 must be in 0\.\.1"),
         ({"param_initializers": {"weights": None}}, r"param_initializers has \['weights'\], but there is only beta"),
@@ -137,5 +231,5 @@ def test_what_it_refuses(kwargs, message):
 def test_shapes_it_refuses():
     with pytest.raises(ValueError, match="rank 2 or more"):
         slim.batch_norm(tf.ones([3]))
-    with pytest.raises(ValueError, match="number of channels must be known"):
+    with pytest.raises(ValueError, match="undefined channels dimension"):
         slim.batch_norm(v1.placeholder(tf.float32, [2, None]))

@@ -26,8 +26,8 @@ def test_repeat():
     assert out.shape == (1, 4, 4, 8)
     assert weights() == [
         *[f"conv3/conv3_{i}/weights" for i in (1, 2, 3)],
-        "Repeat/conv2d_1/weights",
-        "Repeat_1/conv2d_1/weights",
+        "Repeat/convolution2d_1/weights",
+        "Repeat_1/convolution2d_1/weights",
     ]
     assert slim.repeat(images, 0, slim.conv2d, 8, [3, 3]) is not None
 

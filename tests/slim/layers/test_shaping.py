@@ -27,8 +27,9 @@ def test_flatten(session, known, flat):
 
 def test_flatten_of_no_elements(session):
     assert session.run(slim.flatten(tf.zeros([3, 0, 2]))).shape == (3, 0)
-    with pytest.raises(ValueError, match=r"must have rank 2 or more, not shape \(3,\)"):
-        slim.flatten(tf.zeros([3]))
+    assert slim.flatten(tf.zeros([3])).shape == (3, 1)
+    with pytest.raises(ValueError, match=r"flatten: the inputs must have rank 1 or more, not shape \(\)"):
+        slim.flatten(tf.zeros([]))
 
 
 def test_one_hot_encoding(session):

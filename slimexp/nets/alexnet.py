@@ -1,0 +1,104 @@
+"""AlexNet in its second version, made for training on several GPUs.
+
+A. Krizhevsky, I. Sutskever, G. E. Hinton: ImageNet classification with deep convolutional neural networks. NIPS 2012
+(before arXiv); A. Krizhevsky: One weird trick for parallelizing convolutional neural networks. arXiv 1404.5997.
+
+    with slim.arg_scope(alexnet_v2_arg_scope(weight_decay=5e-4)):
+        logits, end_points = alexnet_v2(images, num_classes=1000, is_training=True)
+
+Departures: no response normalization, Xavier's initialization of the convolutions, and the fully connected layers are
+convolutions, all as in TF-Slim. Where the feature map is smaller than the 5x5 of 224-pixel images, the kernel of fc6 is
+as small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from slimexp import slim
+from slimexp.nets.dense import classify
+from slimexp.nets.network import check_images, network
+
+__all__ = ["alexnet_v2", "alexnet_v2_arg_scope"]
+
+
+def alexnet_v2_arg_scope(weight_decay: float = 0.0005) -> Any:
+    """Returns the arg scope to build AlexNet in.
+
+    Args:
+        weight_decay: Scale of the l2 penalty on all weights; 5e-4 in the first paper, section 5.
+    """
+    with (
+        slim.arg_scope(
+            [slim.conv2d, slim.fully_connected],
+            activation_fn=tf.nn.relu,
+            biases_initializer=tf.compat.v1.constant_initializer(0.1),
+            weights_regularizer=slim.l2_regularizer(float(weight_decay)),
+        ),
+        slim.arg_scope([slim.conv2d], padding="SAME"),
+        slim.arg_scope([slim.max_pool2d], padding="VALID") as scope,
+    ):
+        return scope
+
+
+@network(
+    default_image_size=224,
+    min_image_size=67,  # The unpadded conv1 and three poolings leave one pixel.
+    arg_scope=alexnet_v2_arg_scope,
+    head_scopes=("alexnet_v2/fc8",),
+)
+def alexnet_v2(
+    inputs: Any,
+    num_classes: int | None = 1000,
+    is_training: Any = True,
+    dropout_keep_prob: Any = 0.5,
+    spatial_squeeze: bool = True,
+    scope: Any = "alexnet_v2",
+    global_pool: bool = False,
+) -> tuple[Any, dict[str, Any]]:
+    """Builds AlexNet, version 2.
+
+    Args:
+        inputs: float32 [batch, height, width, channels], of 67 pixels a side or more.
+        num_classes: The number of classes; 0 or None for the features of fc7.
+        is_training: Whether dropout is on.
+        dropout_keep_prob: The probability that dropout keeps a unit of fc6 and fc7.
+        spatial_squeeze: Return [batch, num_classes] instead of [batch, 1, 1, num_classes].
+        scope: Name of the root scope.
+        global_pool: Average over the map before the logits, so that any size of image gives [batch, 1, 1, ...].
+
+    Returns:
+        The logits (or features, [batch, 1, 1, 4096]), and the end points by full scope name.
+
+    Raises:
+        ValueError: If the images are too small, or a map of logits is to be squeezed.
+    """
+    check_images(alexnet_v2, inputs)
+    with tf.compat.v1.variable_scope(scope, "alexnet_v2", [inputs]) as sc:
+        collection = sc.original_name_scope + "_end_points"
+        with slim.arg_scope([slim.conv2d, slim.fully_connected, slim.max_pool2d], outputs_collections=collection):
+            net = slim.conv2d(inputs, 64, [11, 11], 4, padding="VALID", scope="conv1")
+            net = slim.max_pool2d(net, [3, 3], 2, scope="pool1")
+            net = slim.conv2d(net, 192, [5, 5], scope="conv2")
+            net = slim.max_pool2d(net, [3, 3], 2, scope="pool2")
+            net = slim.conv2d(net, 384, [3, 3], scope="conv3")
+            net = slim.conv2d(net, 384, [3, 3], scope="conv4")
+            net = slim.conv2d(net, 256, [3, 3], scope="conv5")
+            net = slim.max_pool2d(net, [3, 3], 2, scope="pool5")
+            return classify(
+                net,
+                num_classes,
+                inputs=inputs,
+                root=sc,
+                collection=collection,
+                num_hidden=(4096, 4096),
+                kernel_size=(5, 5),
+                is_training=is_training,
+                dropout_keep_prob=dropout_keep_prob,
+                spatial_squeeze=spatial_squeeze,
+                global_pool=global_pool,
+                weights_initializer=tf.compat.v1.truncated_normal_initializer(stddev=0.005),
+                hidden_biases_initializer=tf.compat.v1.constant_initializer(0.1),
+            )

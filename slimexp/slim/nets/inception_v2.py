@@ -1,0 +1,21 @@
+"""Inception v2 (S. Ioffe and C. Szegedy, arXiv 1502.03167), with the library's arg scope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slimexp.nets.inception_utils import inception_arg_scope
+from slimexp.nets.inception_v2 import inception_v2, inception_v2_base
+from slimexp.slim.nets.moving_averages import with_collection
+
+__all__ = ["inception_v2", "inception_v2_arg_scope", "inception_v2_base"]
+
+
+def inception_v2_arg_scope(weight_decay: float = 0.00004, batch_norm_var_collection: str = "moving_vars") -> Any:
+    """Returns the arg scope to build Inception v2 in.
+
+    Args:
+        weight_decay: Scale of the l2 penalty on all weights.
+        batch_norm_var_collection: Collection for the moving averages.
+    """
+    return with_collection(inception_arg_scope(weight_decay), batch_norm_var_collection)

@@ -1,0 +1,7 @@
+"""OverFeat (P. Sermanet et al., arXiv 1312.6229), as `slimexp.nets` has it."""
+
+from __future__ import annotations
+
+from slimexp.nets.overfeat import overfeat, overfeat_arg_scope
+
+__all__ = ["overfeat", "overfeat_arg_scope"]
