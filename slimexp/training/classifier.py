@@ -114,6 +114,21 @@ class Classifier:
         with self.store.in_use():
             return self._network(images, is_training=is_training)
 
+    def trace(self, images: tf.Tensor, *, is_training: bool) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Builds the network with variables of the current graph's own, as a look at it needs."""
+        return self._network(images, is_training=is_training)
+
+    @property
+    def head_scopes(self) -> tuple[str, ...]:
+        """The scopes that the network declares as its heads, under the root scope that it is given; else none."""
+        heads = tuple(getattr(self.network, "head_scopes", ()))
+        root = self._args.get("scope")
+        return heads if root is None else tuple(f"{root}/{head.partition('/')[2]}" for head in heads)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shape of each variable by name, moving averages among them."""
+        return {name: tuple(variable.shape) for name, variable in self.store.variables.items()}
+
     def num_parameters(self) -> int:
         """Returns the number of trainable values."""
         return sum(variable.shape.num_elements() for variable in self.store.trainable_variables.values())

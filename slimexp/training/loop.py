@@ -17,11 +17,13 @@ __all__ = ["BatchFeed", "Meter", "fit"]
 
 
 class BatchFeed(Protocol):
-    """An endless iterator over distributed batches that knows what the last one cost."""
+    """An endless iterator over distributed batches that knows what the last one cost; see `Feed`."""
 
     last_wait_secs: float
 
     def __next__(self) -> Any: ...
+
+    def paused(self) -> AbstractContextManager[None]: ...
 
 
 class Meter(Protocol):
@@ -77,11 +79,11 @@ def fit(
                 if step % log_every_steps == 0 or step in (first_step, last_step):
                     log(step, {key: float(value) for key, value in values.items()})
                 if step % save_every_steps == 0 or step == last_step:
-                    with meter.paused():
+                    with meter.paused(), feed.paused():
                         save(step)
                     saved = step
                 if eval_every_steps and step % eval_every_steps == 0 and step < last_step:
-                    with meter.paused():
+                    with meter.paused(), feed.paused():
                         evaluate(step)
                 signals.check()
             evaluate(step)

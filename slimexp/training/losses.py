@@ -22,6 +22,7 @@ def add_classification_losses(
     label_smoothing: float = 0.0,
     aux_weight: float = 0.4,
     class_weights: Sequence[float] | None = None,
+    valid: tf.Tensor | None = None,
 ) -> None:
     """Adds the losses of the main head and, where the network has one, of the auxiliary head to the collection.
 
@@ -37,18 +38,20 @@ def add_classification_losses(
         label_smoothing: In [0, 1): softmax targets move that share towards 1 / C, sigmoid targets towards 1 / 2.
         aux_weight: The auxiliary head's weight; 0 leaves it out.
         class_weights: One weight >= 0 a class, of the examples of that class (softmax) or of that label (sigmoid).
+        valid: bool [B], which examples count; None: all. The others have weight 0: no loss, and no gradient.
     """
     heads = [(logits, 1.0)]
     if aux_weight and AUX_LOGITS in end_points:
         heads.append((end_points[AUX_LOGITS], aux_weight))
     scale = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
+    counts = tf.ones([tf.shape(labels)[0]]) if valid is None else tf.cast(valid, tf.float32)
     for head, head_weight in heads:
         if name == "softmax":
-            weights = head_weight if scale is None else head_weight * tf.gather(scale, labels)
+            weights = head_weight * (counts if scale is None else counts * tf.gather(scale, labels))
             targets = tf.one_hot(labels, head.shape[-1])
             slim.losses.softmax_cross_entropy(head, targets, weights=weights, label_smoothing=label_smoothing)
         else:
-            counted = tf.cast(tf.abs(labels), tf.float32)
+            counted = tf.cast(tf.abs(labels), tf.float32) * counts[:, tf.newaxis]
             weights = head_weight * (counted if scale is None else counted * scale)
             targets = tf.cast(tf.maximum(labels, 0), tf.float32)
             slim.losses.sigmoid_cross_entropy(head, targets, weights=weights, label_smoothing=label_smoothing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from slimexp.training.classifier import Classifier
 from slimexp.training.losses import add_classification_losses
 from slimexp.training.optimizers import LearningRate, create_slots, named_slots
 from slimexp.training.schedules import Schedule
+from slimexp.training.scopes import in_scopes, resolve_scopes
 
 __all__ = ["Trainer"]
 
@@ -34,6 +35,12 @@ class Trainer:
         clip_gradient_norm: Each variable's gradient is cut to this norm (as TF-Slim does it); 0 leaves them.
         check_numerics: Whether a loss or gradient that is no number raises before it reaches a weight.
         seed: For dropout, together with step, replica and layer.
+        trainable_scopes: Prefixes of the variables to train, or `heads`; empty means all. The others stay as they
+            are to the bit, batch norm statistics included (such a layer runs in inference mode), and have no slots.
+            As in TF-Slim, their weight decay still counts in the loss.
+
+    Raises:
+        UserError: If a trainable scope matches nothing.
     """
 
     def __init__(
@@ -47,6 +54,7 @@ class Trainer:
         clip_gradient_norm: float = 0.0,
         check_numerics: bool = True,
         seed: int = 0,
+        trainable_scopes: Sequence[str] = (),
     ) -> None:
         self.classifier = classifier
         self.strategy = strategy
@@ -64,6 +72,14 @@ class Trainer:
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             )
             classifier.build()
+            self._trainable_scopes = resolve_scopes(
+                "restore.trainable_scopes",
+                trainable_scopes,
+                classifier.store.trainable_variables,
+                heads=classifier.head_scopes,
+                network=classifier.network.__name__,
+                kind="trainable variable",
+            )
             learning_rate: LearningRate = lambda: schedule(self.global_step)  # noqa: E731  # Typed, and asked every step.
             self._optimizer = make_optimizer(learning_rate)
             create_slots(self._optimizer, self._trainable)
@@ -80,7 +96,7 @@ class Trainer:
         """Makes one step.
 
         Args:
-            batch: `image`, float32 [B, S, S, 3], and `label` as `add_classification_losses` takes it.
+            batch: `image`, float32 [B, S, S, 3], and `label` and `valid` as `add_classification_losses` takes them.
 
         Returns:
             float32 [] each: `loss`, `regularization_loss`, `total_loss` and `gradient_norm` before the step, the
@@ -105,6 +121,17 @@ class Trainer:
         """Returns everything a checkpoint holds, by TF-Slim's names."""
         return {name: variable.read_value().numpy() for name, variable in self._variables().items()}
 
+    def assign(self, values: Iterable[tuple[str, np.ndarray]]) -> None:
+        """Gives variables of the model, by name, new values; on every replica."""
+        variables = self.classifier.store.variables
+        for name, value in values:
+            variables[name].assign(value.astype(variables[name].dtype.as_numpy_dtype))
+
+    def num_parameters(self) -> tuple[int, int]:
+        """Returns the number of values that are trained, and of those that could be but are frozen."""
+        trained = sum(variable.shape.num_elements() for variable in self._trainable)
+        return trained, self.classifier.num_parameters() - trained
+
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Takes back what `state` returned.
 
@@ -124,10 +151,14 @@ class Trainer:
                 f"{len(self.classifier.store.variables)} variables differ, first {'; '.join(problems[:3])}. "
                 "Go on with the settings of the run (model, dataset), or start anew in another run_dir."
             )
-        fresh = sorted(name for name in variables if name not in values)
-        if fresh or values.keys() - variables.keys():
+        fresh, left = sorted(variables.keys() - values.keys()), values.keys() - variables.keys()
+        if fresh or left:
+            same_optimizer = _leaves(fresh) <= _leaves(values) and _leaves(left) <= _leaves(variables)
             _log.warning(
-                "The optimizer is not the one of the checkpoint: %d of its slots start at their initial values (%s).",
+                "%s: %d of its slots start at their initial values (%s).",
+                "The optimizer trains other variables than in the checkpoint"
+                if same_optimizer
+                else "The optimizer is not the one of the checkpoint",
                 len(fresh),
                 ", ".join(fresh[:2] + ["..."] * (len(fresh) > 2)) or "none",
             )
@@ -137,7 +168,15 @@ class Trainer:
 
     @property
     def _trainable(self) -> list[Any]:
-        return list(self.classifier.store.trainable_variables.values())
+        variables = self.classifier.store.trainable_variables
+        return [
+            v for name, v in variables.items() if not self._trainable_scopes or in_scopes(name, self._trainable_scopes)
+        ]
+
+    def _is_frozen(self, layer: str) -> bool:
+        """Tells whether no variable below a layer's scope is trained."""
+        scopes = self._trainable_scopes
+        return bool(scopes) and not any(f"{layer}/".startswith(s) or s.startswith(f"{layer}/") for s in scopes)
 
     def _variables(self) -> dict[str, Any]:
         slots = dict(named_slots(self._optimizer, self._trainable))
@@ -163,9 +202,9 @@ class Trainer:
         """Builds the network in training mode; a replica takes only the losses and updates that it added itself."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         randomness = slim.stateless_randomness(seed=self._seed, step=self.global_step, replica=replica)
-        with slim.collected() as own, randomness:
+        with slim.collected() as own, randomness, slim.frozen_statistics(self._is_frozen):
             logits, end_points = self.classifier(batch["image"], is_training=True)
-            add_classification_losses(logits, end_points, batch["label"], **self._loss)
+            add_classification_losses(logits, end_points, batch["label"], valid=batch["valid"], **self._loss)
         loss = tf.add_n(own.losses)
         regularization = tf.add_n(own.regularization_losses) if own.regularization_losses else tf.zeros([])
         values = {
@@ -214,3 +253,7 @@ class Trainer:
         """Says what the failing step looked like: it is built again without its updates."""
         values = {key: float(value) for key, value in self._examine(batch).items()}
         return ", ".join(f"{key} {value:g}" for key, value in values.items())
+
+
+def _leaves(names: Iterable[str]) -> set[str]:
+    return {name.rpartition("/")[2] for name in names}

@@ -92,3 +92,19 @@ def test_sigmoid_with_class_weights():
     loss, _ = loss_and_gradient(LOGITS, MULTI, name="sigmoid", class_weights=[2.0, 1.0, 0.5])
     expected = (-2 * np.log(p[0, 0]) - np.log(1 - p[0, 1]) - 0.5 * np.log(p[1, 2])) / 3
     assert loss == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "labels"), [("softmax", LABELS), ("sigmoid", MULTI)])
+@pytest.mark.parametrize("class_weights", [None, [2.0, 1.0, 0.5]])
+def test_what_is_not_valid_counts_as_if_it_were_not_there(name, labels, class_weights):
+    settings = {"name": name, "class_weights": class_weights, "aux": -LOGITS}
+    alone, one = loss_and_gradient(LOGITS[:1], labels[:1], **{**settings, "aux": -LOGITS[:1]})
+    both, two = loss_and_gradient(LOGITS, labels, valid=[True, False], **settings)
+    assert both == pytest.approx(alone, rel=1e-6)
+    np.testing.assert_allclose(two[0], one[0], rtol=1e-6)
+    assert (two[1] == 0).all()
+    all_valid, _ = loss_and_gradient(LOGITS, labels, valid=[True, True], **settings)
+    assert all_valid == loss_and_gradient(LOGITS, labels, **settings)[0]
+    none, gradient = loss_and_gradient(LOGITS, labels, valid=[False, False], **settings)
+    assert none == 0
+    assert (gradient == 0).all()

@@ -92,6 +92,32 @@ def test_a_step_returns_its_numbers_and_follows_the_schedule():
     assert trainer.step == 5
 
 
+def test_a_step_without_the_examples_that_are_not_valid():
+    """Their pixels change nothing, and a batch of nothing else moves the weights by their decay alone."""
+    results = []
+    for fill in (0.0, 1.0):
+        trainer = made(plain_net)
+        values = batch()
+        values["valid"] = np.array([True, False, True, True])
+        values["image"][1] = fill
+        step = {key: float(value) for key, value in trainer.train_step(next(feed(trainer, values))).items()}
+        results.append((step, trainer.state()))
+    assert results[0][0] == results[1][0]
+    for name, value in results[0][1].items():
+        np.testing.assert_array_equal(results[1][1][name], value)
+    rest = {key: value[[0, 2, 3]] for key, value in values.items()}
+    trainer = made(plain_net)
+    step = {key: float(value) for key, value in trainer.train_step(next(feed(trainer, rest))).items()}
+    assert step["loss"] == pytest.approx(results[0][0]["loss"], rel=1e-6)
+    np.testing.assert_allclose(trainer.state()["plain/conv/weights"], results[0][1]["plain/conv/weights"], rtol=1e-4)
+
+    values["valid"] = np.full([BATCH], False)
+    step = {key: float(value) for key, value in trainer.train_step(next(feed(trainer, values))).items()}
+    assert step["loss"] == 0
+    assert step["total_loss"] == step["regularization_loss"]
+    assert all(np.isfinite(value).all() for value in trainer.state().values())
+
+
 def test_the_loss_of_a_batch_that_is_seen_again_falls():
     trainer = made(plain_net)
     batches = feed(trainer, batch())
