@@ -43,6 +43,10 @@ _exit_codes: list[int] = []
 _wants_traceback = os.environ.get("SLIMEXP_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR")) == "1"
 
 
+# The folder of the sweep that this process runs.
+_sweep_dirs: list[Path] = []
+
+
 class _JobFailedError(Exception):
     """A job of a sweep failed and has said so; its argument is the exit code."""
 
@@ -52,6 +56,11 @@ class Preflight(Callback):
 
     Hydra turns an Exception in a callback into a warning; SystemExit passes, so that is what ends the run here.
     """
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        # `on_multirun_end` is not called when a job failed, so `main` does what is due then.
+        with contextlib.suppress(OmegaConfBaseException):
+            _sweep_dirs.append(Path(os.getcwd(), OmegaConf.select(config, "hydra.sweep.dir")))
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         try:
@@ -78,7 +87,10 @@ def main() -> None:
     os.environ["SLIMEXP_FULL_ERROR"] = str(int(_wants_traceback))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands every error on to us instead of printing it its own way.
     try:
-        _hydra_main()
+        try:
+            _hydra_main()
+        finally:
+            _finish_sweep()
     except KeyboardInterrupt:
         sys.exit(_report("interrupted", exit_code=130))
     except _JobFailedError as error:
@@ -120,6 +132,13 @@ def _run_job(cfg: DictConfig, run_dir: Path) -> int:
             f"This is a fault of slimexp or of code that it was given. The traceback is in {log_file}."
         )
     return 0
+
+
+def _finish_sweep() -> None:
+    """Says what a sweep of benchmarks came to."""
+    for sweep_dir in _sweep_dirs:
+        if any(sweep_dir.rglob("benchmark.json")):
+            importlib.import_module("slimexp.jobs.benchmark_sweep").summarize(sweep_dir)
 
 
 def _start_tensorflow(log_file: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from omegaconf import MISSING
 
 from slimexp.errors import UserError
 
-__all__ = ["CONFIG_DIR", "GROUP_SCHEMAS", "OPTION_SCHEMAS", "Config", "show"]
+__all__ = ["CONFIG_DIR", "GROUP_SCHEMAS", "OPTION_SCHEMAS", "Config", "check_steps", "show"]
 
 _PACKAGE = Path(__file__).resolve().parent
 # In a wheel `conf/` lies inside the package, in a checkout beside it. Hydra needs an absolute path under `python -m`.
@@ -120,23 +121,43 @@ class JobConfig:
 
 
 # --- dataset: one schema an option, known by its builder --------------------------------------------------------------
+class OnBadImage(enum.Enum):
+    error = "error"
+    skip = "skip"
+
+
+class Exif(enum.Enum):
+    """What to do about the orientation that a photo's EXIF data name."""
+
+    apply = "apply"
+    ignore = "ignore"
+
+
 @dataclasses.dataclass
-class DigitsConfig:
+class DatasetConfig:
+    """What every dataset has in common."""
+
     _target_: str = MISSING
     name: str = MISSING
-    cache_dir: str | None = _path_field()
-    check_files: bool = MISSING
+    on_bad_image: OnBadImage = MISSING
+    max_bad_fraction: float = MISSING
+    exif: Exif = MISSING
     flip: bool = MISSING
     crop_area_min: float = MISSING
 
     def __post_init__(self) -> None:
+        _fraction(self, "dataset", "max_bad_fraction", zero=True, one=True)
         _fraction(self, "dataset", "crop_area_min", one=True)
 
 
 @dataclasses.dataclass
-class ListFileConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class DigitsConfig(DatasetConfig):
+    cache_dir: str | None = _path_field()
+    check_files: bool = MISSING
+
+
+@dataclasses.dataclass
+class ListFileConfig(DatasetConfig):
     train_list: str = _path_field()
     eval_list: str | None = _path_field()
     image_dir: str | None = _path_field()
@@ -145,11 +166,9 @@ class ListFileConfig:
     task: Task = MISSING
     labels_offset: int = MISSING
     check_files: bool = MISSING
-    flip: bool = MISSING
-    crop_area_min: float = MISSING
 
     def __post_init__(self) -> None:
-        _fraction(self, "dataset", "crop_area_min", one=True)
+        super().__post_init__()
         _at_least(self, "dataset", 1, "num_classes")
         _at_most(self, "dataset", 1_000_000, "num_classes")
         _at_least(self, "dataset", 0, "labels_offset")
@@ -157,25 +176,101 @@ class ListFileConfig:
 
 
 @dataclasses.dataclass
-class ImageFolderConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class ImageFolderConfig(DatasetConfig):
     root: str = _path_field()
     train_dir: str | None = MISSING
     eval_dir: str | None = MISSING
     eval_fraction: float = MISSING
     class_names: Any = _path_field()
     check_files: bool = MISSING
-    flip: bool = MISSING
-    crop_area_min: float = MISSING
 
     def __post_init__(self) -> None:
-        _fraction(self, "dataset", "crop_area_min", one=True)
+        super().__post_init__()
         _fraction(self, "dataset", "eval_fraction", zero=True)
         _class_names(self)
 
 
+class LabelForm(enum.Enum):
+    """How a record tells several labels."""
+
+    indices = "indices"
+    binary = "binary"
+    signed = "signed"
+
+
+@dataclasses.dataclass
+class TFRecordConfig(DatasetConfig):
+    root: str = _path_field()
+    file_pattern: str = MISSING
+    eval_pattern: str | None = MISSING
+    num_classes: int | None = MISSING
+    class_names: Any = _path_field()
+    task: Task = MISSING
+    labels_offset: int = MISSING
+    image_key: str = MISSING
+    label_key: str = MISSING
+    label_form: LabelForm = MISSING
+    cache_dir: str | None = _path_field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self, "dataset", 1, "num_classes")
+        _at_most(self, "dataset", 1_000_000, "num_classes")
+        _at_least(self, "dataset", 0, "labels_offset")
+        _class_names(self)
+        for name in ("file_pattern", "image_key", "label_key"):
+            _require(bool(getattr(self, name)), f"dataset.{name}", "''", "must not be empty.")
+        for name in ("file_pattern", "eval_pattern"):
+            value = getattr(self, name) or ""
+            rule = "must not be empty and have at most one %s, for the split's name."
+            _require(value != "" or getattr(self, name) is None, f"dataset.{name}", "''", rule)
+            _require(value.count("%s") <= 1, f"dataset.{name}", value, rule)
+
+
 # --- model, preprocessing ---------------------------------------------------------------------------------------------
+_STEP_KINDS = ("_target_", "numpy", "library")
+_STEP_FORMS = (
+    "{_target_: my.module.function, ...} (TensorFlow), {numpy: my.module.function, ...} or "
+    "{library: path/to/op.so, op: name, ...} (C++)"
+)
+_STEP_CHOICES = {"at": ("decoded", "finished"), "when": ("training", "always")}
+
+
+def check_steps(steps: Any) -> None:
+    """Checks the form of `preprocessing.steps`.
+
+    Raises:
+        UserError: If it is no list of steps, or a step's own keys are wrong. Its function's are another matter.
+    """
+    _require(isinstance(steps, list), "preprocessing.steps", steps, f"must be a list of steps, each {_STEP_FORMS}.")
+    for number, step in enumerate(steps):
+        key = f"preprocessing.steps[{number}]"
+        _require(isinstance(step, dict), key, step, f"must be {_STEP_FORMS}.")
+        kinds = [kind for kind in _STEP_KINDS if kind in step]
+        _require(len(kinds) == 1, key, step, f"must be one of the three: {_STEP_FORMS}.")
+        for name in (*kinds, *(["op"] if kinds == ["library"] else [])):
+            value = step.get(name)
+            _require(isinstance(value, str) and bool(value), f"{key}.{name}", value, f"must be text: {_STEP_FORMS}.")
+        for name, choices in _STEP_CHOICES.items():
+            value = step.get(name, choices[0])
+            _require(value in choices, f"{key}.{name}", value, f"must be {' or '.join(choices)}.")
+        value = step.get("num_draws", 1)
+        rule = "must be a whole number of 1 or more: the random numbers that the step wants for an image."
+        _require(type(value) is int and 1 <= value <= 1000, f"{key}.num_draws", value, rule)
+
+
+@dataclasses.dataclass
+class PreprocessingConfig:
+    """What every preprocessing has in common."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+    steps: Any = dataclasses.field(default=MISSING, metadata={"path": "library"})
+
+    def __post_init__(self) -> None:
+        check_steps(self.steps)
+
+
 @dataclasses.dataclass
 class ModelConfig:
     name: str = MISSING
@@ -202,9 +297,7 @@ class ModelConfig:
 
 
 @dataclasses.dataclass
-class VggPreprocessingConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class VggPreprocessingConfig(PreprocessingConfig):
     resize_side_min: int = MISSING
     resize_side_max: int = MISSING
     eval_resize_side: int = MISSING
@@ -213,6 +306,7 @@ class VggPreprocessingConfig:
     means: list[float] = MISSING
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _at_least(self, "preprocessing", 224, "resize_side_min", "eval_resize_side")
         _fraction(self, "preprocessing", "area_min", zero=True, one=True)
         _require(
@@ -225,9 +319,7 @@ class VggPreprocessingConfig:
 
 
 @dataclasses.dataclass
-class InceptionPreprocessingConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class InceptionPreprocessingConfig(PreprocessingConfig):
     area_min: float = MISSING
     area_max: float = MISSING
     ratio_min: float = MISSING
@@ -237,6 +329,7 @@ class InceptionPreprocessingConfig:
     central_fraction: float = MISSING
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _fraction(self, "preprocessing", "area_min", "area_max", "central_fraction", one=True)
         _at_least(self, "preprocessing", 1e-3, "ratio_min", "ratio_max")
         for what in ("area", "ratio"):
@@ -246,15 +339,12 @@ class InceptionPreprocessingConfig:
 
 
 @dataclasses.dataclass
-class LenetPreprocessingConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class LenetPreprocessingConfig(PreprocessingConfig):
+    """LeNet has nothing to set."""
 
 
 @dataclasses.dataclass
-class CifarnetPreprocessingConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class CifarnetPreprocessingConfig(PreprocessingConfig):
     padding: int = MISSING
     flip: bool = MISSING
     brightness: float = MISSING
@@ -262,19 +352,19 @@ class CifarnetPreprocessingConfig:
     contrast_max: float = MISSING
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _at_least(self, "preprocessing", 0, "padding", "brightness", "contrast_min")
         rule = f"must not be below preprocessing.contrast_min={self.contrast_min}."
         _require(self.contrast_max >= self.contrast_min, "preprocessing.contrast_max", self.contrast_max, rule)
 
 
 @dataclasses.dataclass
-class PlainPreprocessingConfig:
-    _target_: str = MISSING
-    name: str = MISSING
+class PlainPreprocessingConfig(PreprocessingConfig):
     mean: float = MISSING
     scale: float = MISSING
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require(self.scale != 0, "preprocessing.scale", self.scale, "must not be 0: pixels are divided by it.")
 
 
@@ -433,36 +523,110 @@ class LossConfig:
         )
 
 
-# --- pipeline, trainer, evaluation, tracking --------------------------------------------------------------------------
+# --- restore ----------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass
+class RestoreConfig:
+    name: str = MISSING
+    checkpoint: str | None = _path_field()
+    include: Any = MISSING
+    exclude: Any = MISSING
+    name_map: Any = MISSING
+    ignore_missing: bool = MISSING
+    trainable_scopes: Any = MISSING
+
+    def __post_init__(self) -> None:
+        _require(self.checkpoint != "", "restore.checkpoint", "''", "must name a checkpoint, or be null.")
+        for name in ("include", "exclude", "trainable_scopes"):
+            setattr(self, name, _scopes(f"restore.{name}", getattr(self, name)))
+        _name_map(self.name_map)
+        if self.checkpoint is None:
+            idle = [n for n in ("include", "exclude", "name_map", "ignore_missing") if getattr(self, n)]
+            rule = "there is nothing to restore from; set restore.checkpoint as well."
+            for name in idle:
+                value = getattr(self, name)
+                listed = isinstance(value, list) and name != "name_map"
+                _require(False, f"restore.{name}", f"[{','.join(value)}]" if listed else value, rule)
+
+
+def _scopes(key: str, value: Any) -> list[str]:
+    """Returns a list of scopes; they may come as a text with commas, as TF-Slim's flags do."""
+    scopes = value.split(",") if isinstance(value, str) else value
+    if isinstance(value, str) and not value.strip():
+        scopes = []
+    rule = "must be a list of scopes, e.g. [vgg_16/fc7,vgg_16/fc8], or heads."
+    _require(isinstance(scopes, list) and all(isinstance(s, str) and s.strip() for s in scopes), key, value, rule)
+    return [scope.strip() for scope in scopes]
+
+
+def _name_map(value: Any) -> None:
+    key, rule = "restore.name_map", 'must be a list of rules, e.g. [{pattern: "^", replace: "vgg16/"}].'
+    _require(isinstance(value, list), key, value, rule)
+    for item in value:
+        ok = isinstance(item, dict) and item.keys() == {"pattern", "replace"}
+        _require(ok and all(isinstance(text, str) for text in item.values()), key, item, rule)
+        try:
+            re.compile(item["pattern"]).sub(item["replace"], "")
+        except (re.error, IndexError) as error:
+            raise UserError(f"{key}={item}: is no regular expression with its replacement: {error}.") from error
+
+
+# --- pipeline, trainer, evaluation, benchmark, tracking ---------------------------------------------------------------
+class Cache(enum.Enum):
+    none = "none"
+    shrunk = "shrunk"
+
+
+class Decoder(enum.Enum):
+    auto = "auto"
+    tensorflow = "tensorflow"
+    native = "native"
+
+
 @dataclasses.dataclass
 class QueueConfig:
     capacity: int | None = MISSING
 
 
 @dataclasses.dataclass
+class ReadQueueConfig(QueueConfig):
+    min_after_dequeue: int | None = MISSING
+
+
+@dataclasses.dataclass
 class QueuesConfig:
     filename: QueueConfig = MISSING
-    read: QueueConfig = MISSING
+    read: ReadQueueConfig = MISSING
     prefetch: QueueConfig = MISSING
     batch: QueueConfig = MISSING
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _at_least(getattr(self, field.name), f"pipeline.queues.{field.name}", 1, "capacity")
+        _at_least(self.read, "pipeline.queues.read", 0, "min_after_dequeue")
 
 
 @dataclasses.dataclass
 class PipelineConfig:
     name: str = MISSING
-    threads: int = MISSING
-    readers: int = MISSING
+    threads: Any = MISSING
+    readers: Any = MISSING
     batch_size: int = MISSING
     shuffle: bool = MISSING
+    decoder: Decoder = MISSING
+    scaled_decode: bool = MISSING
+    cache: Cache = MISSING
+    cache_short_side: int = MISSING
+    cache_dir: str | None = MISSING
+    cache_max_bytes: int = MISSING
     queues: QueuesConfig = MISSING
 
     def __post_init__(self) -> None:
-        _at_least(self, "pipeline", 1, "threads", "readers", "batch_size")
-        _at_most(self, "pipeline", 1024, "threads", "readers")  # Each is a thread of its own.
+        counts = [name for name in ("threads", "readers") if getattr(self, name) != "auto"]
+        for name in counts:
+            value = getattr(self, name)
+            _require(type(value) is int, f"pipeline.{name}", value, "must be a whole number, or auto.")
+        _at_least(self, "pipeline", 1, *counts, "batch_size", "cache_short_side", "cache_max_bytes")
+        _at_most(self, "pipeline", 1024, *counts)  # Each is a thread of its own.
 
 
 @dataclasses.dataclass
@@ -498,6 +662,28 @@ class EvaluationConfig:
 
 
 @dataclasses.dataclass
+class BenchmarkConfig:
+    rounds: int = MISSING
+    secs: float = MISSING
+    cold: bool = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least(self, "benchmark", 1, "rounds")
+        _at_most(self, "benchmark", 1000, "rounds")
+        _require(0 < self.secs <= 3600, "benchmark.secs", self.secs, "must be above 0 and 3,600 or less.")
+
+
+@dataclasses.dataclass
+class InspectConfig:
+    checkpoint: str | None = _path_field()
+    other: str | None = _path_field()
+
+    def __post_init__(self) -> None:
+        ok = self.other is None or self.checkpoint is not None
+        _require(ok, "inspect.other", self.other, "is compared with inspect.checkpoint; set that as well.")
+
+
+@dataclasses.dataclass
 class TrackingConfig:
     backend: Backend = MISSING
     uri: str | None = MISSING
@@ -505,6 +691,7 @@ class TrackingConfig:
     run_name: str | None = MISSING
     tags: dict[str, str] = MISSING
     on_error: OnError = MISSING
+    tensorboard: bool = MISSING
 
 
 @dataclasses.dataclass
@@ -518,9 +705,12 @@ class Config:
     optimizer: Any = MISSING
     learning_rate: Any = MISSING
     loss: LossConfig = MISSING
+    restore: RestoreConfig = MISSING
     pipeline: PipelineConfig = MISSING
     trainer: TrainerConfig = MISSING
     evaluation: EvaluationConfig = MISSING
+    benchmark: BenchmarkConfig = MISSING
+    inspect: InspectConfig = MISSING
     tracking: TrackingConfig = MISSING
     seed: int = MISSING
     output_root: str = MISSING
@@ -537,6 +727,7 @@ OPTION_SCHEMAS: dict[str, dict[str, type]] = {
         "slimexp.dataset.load_digits": DigitsConfig,
         "slimexp.dataset.load_listfile": ListFileConfig,
         "slimexp.dataset.load_image_folder": ImageFolderConfig,
+        "slimexp.dataset.load_tfrecord": TFRecordConfig,
     },
     "preprocessing": {
         "slimexp.pipeline.preprocessing.vgg.VggPreprocessing": VggPreprocessingConfig,
@@ -566,8 +757,11 @@ GROUP_SCHEMAS: dict[str, type] = {
     "job": JobConfig,
     "model": ModelConfig,
     "loss": LossConfig,
+    "restore": RestoreConfig,
     "pipeline": PipelineConfig,
     "trainer": TrainerConfig,
     "evaluation": EvaluationConfig,
+    "benchmark": BenchmarkConfig,
+    "inspect": InspectConfig,
     "tracking": TrackingConfig,
 }

@@ -175,9 +175,18 @@ def _typed(prefix: str, schema: type, values: Mapping[str, Any], start_dir: Path
     instance = schema(**_converted(prefix, schema, values))
     for field in dataclasses.fields(schema):
         value = getattr(instance, field.name)
-        if field.metadata.get("path") and isinstance(value, str):
-            setattr(instance, field.name, os.path.normpath(start_dir / Path(value).expanduser()))
+        path = field.metadata.get("path")
+        if path and isinstance(value, str):
+            setattr(instance, field.name, _absolute(value, start_dir))
+        elif isinstance(path, str):  # A list of mappings, which may have a path under this key.
+            for item in value:
+                if path in item:
+                    item[path] = _absolute(item[path], start_dir)
     return instance
+
+
+def _absolute(path: str, start_dir: Path) -> str:
+    return os.path.normpath(start_dir / Path(path).expanduser())
 
 
 def _converted(

@@ -28,7 +28,7 @@ def test_help_shows_groups_and_five_commands(tmp_path):
     done = slimexp("--help", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.count("python -m slimexp") == 5
-    for group in ("dataset: digits, image_folder, listfile", "model: cifarnet, inception", "optimizer: adadelta"):
+    for group in ("dataset: digits, image_folder, listfile", "model: alexnet, cifarnet", "optimizer: adadelta"):
         assert group in done.stdout
 
 
@@ -45,12 +45,13 @@ def test_cfg_prints_the_configuration(tmp_path):
         (["pipeline.thread=8"], "pipeline.thread: there is no such key; the nearest is pipeline.threads."),
         (["+pipeline.thread=8"], "pipeline.thread=8: there is no such key; the nearest is pipeline.threads."),
         (["modle=vgg16"], "modle: there is no such key; the nearest is model."),
-        (["model=vg16"], "model=vg16: there is no such option; the nearest is vgg16, of cifarnet,"),
-        (["dataset.root=photos"], "dataset.root: a key of dataset=image_folder, which was not chosen."),
+        (["model=vg16"], "model=vg16: there is no such option; the nearest is vgg16, of alexnet,"),
+        (["dataset.eval_fraction=0.1"], "dataset.eval_fraction: a key of dataset=image_folder, which was not chosen."),
         (["optimizer.l1=1"], "optimizer.l1: a key of optimizer=ftrl, which was not chosen."),
         (["model.network.width=4"], "is added with a plus: +model.network.width="),
-        (["model=resnet50"], "model=resnet50: there is no such option; there are cifarnet,"),
-        (["pipeline.threads=abc"], "pipeline.threads: Value 'abc' of type 'str' could not be converted to Integer"),
+        (["model=xyz"], "model=xyz: there is no such option; there are alexnet,"),
+        (["pipeline.threads=abc"], "pipeline.threads=abc: must be a whole number, or auto."),
+        (["pipeline.batch_size=abc"], "pipeline.batch_size: Value 'abc' of type 'str' could not be converted to"),
         (["pipeline.threads=1,2"], "To sweep over it, add --multirun"),
         (["dataset.root=my photos~é"], "quoted for Hydra, and once more for the shell"),
         (["dataset=listfile"], "dataset.train_list not set"),

@@ -15,6 +15,7 @@ from slimexp.validation import all_keys, flatten, nearest, validate
 
 # What an option cannot do without.
 NEEDED = {"dataset=listfile": ["dataset.train_list=train.txt"], "dataset=image_folder": ["dataset.root=photos"]}
+NEEDED["restore=finetune"] = ["restore.checkpoint=x.ckpt"]
 OPTIONS = sorted(
     f"{path.parent.name}={path.stem}" for path in CONFIG_DIR.glob("*/*.yaml") if path.parent.name != "experiment"
 )
@@ -118,6 +119,19 @@ def test_flatten_names_every_leaf_and_writes_enums_by_name():
         ("seed=${nope}", r"seed: Interpolation key 'nope' not found"),
         ("dataset=listfile", r"dataset\.train_list not set: add dataset\.train_list=VALUE"),
         ("dataset=image_folder", r"dataset\.root not set"),
+        ("restore=finetune", r"restore\.checkpoint not set: add restore\.checkpoint=VALUE"),
+        (
+            "restore.exclude=heads",
+            r"restore\.exclude=\[heads\]: there is nothing to restore from; set restore\.checkpoint",
+        ),
+        ("restore.include=[3]", r"restore\.include=\[3\]: must be a list of scopes, e\.g\."),
+        ("restore.trainable_scopes='a,,b'", r"restore\.trainable_scopes=a,,b: must be a list of scopes"),
+        ("restore.name_map=x", r"restore\.name_map=x: must be a list of rules, e\.g\."),
+        ("restore.name_map=[{pattern: a}]", r"restore\.name_map=\{'pattern': 'a'\}: must be a list of rules"),
+        ("restore.name_map=[{pattern: '(', replace: a}]", r"is no regular expression with its replacement: missing \)"),
+        ("restore.name_map=[{pattern: a, replace: '\\1'}]", r"its replacement: invalid group reference 1"),
+        ("restore.checkpoint=''", r"restore\.checkpoint='': must name a checkpoint, or be null"),
+        ("inspect.other=b.ckpt", r"inspect\.other=b\.ckpt: is compared with inspect\.checkpoint"),
     ],
 )
 def test_faults_are_named(override, message):
@@ -144,6 +158,20 @@ def test_faults_are_named(override, message):
 def test_faults_within_options_are_named(overrides, message):
     with pytest.raises(UserError, match=message):
         checked(*overrides)
+
+
+def test_scopes_may_come_as_text_with_commas():
+    config = checked("restore=finetune", "restore.checkpoint=x.ckpt", "restore.exclude='heads, vgg_16/fc7'")
+    assert config.restore.exclude == ["heads", "vgg_16/fc7"]
+    assert config.restore.checkpoint == "/start/x.ckpt"
+    assert checked("restore.trainable_scopes=''").restore.trainable_scopes == []
+
+
+def test_a_preset_for_a_published_checkpoint_brings_its_model():
+    config = checked("restore=vgg16_imagenet")
+    assert (config.model.name, config.preprocessing.name) == ("vgg16", "vgg")
+    assert config.restore.exclude == ["heads"]
+    assert checked("restore=inception_v3_imagenet").model.name == "inception_v3"
 
 
 def test_groups_given_as_values_are_refused():

@@ -6,11 +6,16 @@ from slimexp.dataset.digits import load_digits
 from slimexp.dataset.image_folder import load_image_folder
 from slimexp.dataset.listfile import load_listfile
 from slimexp.dataset.listfile_grammar import format_path
-from slimexp.dataset.split import Dataset, Split
+from slimexp.dataset.record_split import LabelFormat, RecordSplit
+from slimexp.dataset.split import AnySplit, Dataset, Split
 from slimexp.dataset.summary import class_counts, describe, fingerprint, label_counts
+from slimexp.dataset.tfrecord import load_tfrecord
 
 __all__ = [
+    "AnySplit",
     "Dataset",
+    "LabelFormat",
+    "RecordSplit",
     "Split",
     "check_files",
     "class_counts",
@@ -22,4 +27,5 @@ __all__ = [
     "load_digits",
     "load_image_folder",
     "load_listfile",
+    "load_tfrecord",
 ]

@@ -26,7 +26,7 @@ from slimexp.dataset.listfile import load_listfile
 from slimexp.dataset.split import Dataset
 from slimexp.errors import UserError
 
-__all__ = ["load_digits"]
+__all__ = ["default_cache_dir", "load_digits"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name:
     Raises:
         UserError: If the folder can't be written.
     """
-    cache = os.path.abspath(os.path.expanduser(cache_dir or _default_cache_dir()))
+    cache = os.path.abspath(os.path.expanduser(cache_dir or default_cache_dir()))
     folder = os.path.join(cache, _FOLDER)
     if not _is_complete(folder, check_files):
         try:
@@ -80,7 +80,9 @@ def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name:
     return dataclasses.replace(dataset, image_side_px=_SIDE_PX)
 
 
-def _default_cache_dir() -> str:
+def default_cache_dir() -> str:
+    """Returns the folder for what can be made anew: `$SLIMEXP_CACHE`, or the one that the system has for it."""
+    """Returns the folder for what can be made anew: `$SLIMEXP_CACHE`, or the one that the system has for it."""
     if own := os.environ.get("SLIMEXP_CACHE"):
         return own
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache"), "slimexp")

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["Dataset", "Split"]
+from slimexp.dataset.record_split import RecordSplit
+
+__all__ = ["AnySplit", "Dataset", "Split"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Split:
     source: str
     lines: np.ndarray | None = None
 
+    @property
+    def is_sequential(self) -> bool:
+        """Whether the examples can only be read in sequence."""
+        return False
+
     def __post_init__(self) -> None:
         assert len(self.paths) == len(self.labels), (len(self.paths), len(self.labels))
         assert self.lines is None or len(self.lines) == len(self.paths)
@@ -43,6 +50,9 @@ class Split:
     def origin(self, index: int) -> str:
         """Returns where the example was named, e.g. `train.txt:17`, or the source alone."""
         return self.source if self.lines is None else f"{self.source}:{self.lines[index]}"
+
+
+AnySplit = Split | RecordSplit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +71,8 @@ class Dataset:
     name: str
     task: str
     class_names: tuple[str, ...]
-    train: Split
-    eval: Split | None = None
+    train: AnySplit
+    eval: AnySplit | None = None
     image_side_px: int | None = None
 
     @property

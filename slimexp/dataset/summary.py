@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from slimexp.dataset.split import Dataset, Split
+from slimexp.dataset.checks import counted
+from slimexp.dataset.record_split import RecordSplit
+from slimexp.dataset.split import AnySplit, Dataset
+from slimexp.errors import UserError
 
 __all__ = ["class_counts", "describe", "fingerprint", "label_counts"]
 
@@ -19,23 +23,30 @@ _IMBALANCE = 5
 _NAMES_SHOWN = 5
 
 
-def label_counts(split: Split) -> np.ndarray:
+def _labels(split: AnySplit) -> np.ndarray:
+    if isinstance(split, RecordSplit):
+        raise UserError(f"{split.source}: the labels of records are known only as they are read; nothing counts them.")
+    return split.labels
+
+
+def label_counts(split: AnySplit) -> np.ndarray:
     """Counts how often each label of a multi-label split is positive, negative and don't care.
 
     Returns:
         int64 [num_classes, 3].
     """
-    assert split.labels.ndim == 2, split.labels.shape
-    counts = np.zeros((split.labels.shape[1], 3), np.int64)
+    labels = _labels(split)
+    assert labels.ndim == 2, labels.shape
+    counts = np.zeros((labels.shape[1], 3), np.int64)
     for begin in range(0, len(split), _ROWS):
-        rows = split.labels[begin : begin + _ROWS]
+        rows = labels[begin : begin + _ROWS]
         counts[:, 0] += np.count_nonzero(rows == 1, axis=0)
         counts[:, 1] += np.count_nonzero(rows == -1, axis=0)
     counts[:, 2] = len(split) - counts[:, 0] - counts[:, 1]
     return counts
 
 
-def class_counts(split: Split, num_classes: int | None = None) -> np.ndarray:
+def class_counts(split: AnySplit, num_classes: int | None = None) -> np.ndarray:
     """Counts the images of each class, or, for a multi-label split, the images for which each label is positive.
 
     Args:
@@ -45,13 +56,14 @@ def class_counts(split: Split, num_classes: int | None = None) -> np.ndarray:
     Returns:
         int64 [num_classes].
     """
-    if split.labels.ndim == 2:
+    labels = _labels(split)
+    if labels.ndim == 2:
         return label_counts(split)[:, 0]
-    return np.bincount(split.labels, minlength=num_classes or 0).astype(np.int64)
+    return np.bincount(labels, minlength=num_classes or 0).astype(np.int64)
 
 
-def fingerprint(split: Split) -> str:
-    """Computes a digest of a split's paths, labels and their order.
+def fingerprint(split: AnySplit) -> str:
+    """Computes a digest of a split's paths, labels and their order; of records, of their files' names and sizes.
 
     Paths count from the deepest folder that holds all of them, so the same data in another place has the same
     fingerprint. The images' contents aren't read.
@@ -60,6 +72,13 @@ def fingerprint(split: Split) -> str:
         32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
+    if isinstance(split, RecordSplit):
+        files = [
+            (os.path.basename(shard), os.path.getsize(shard), int(count))
+            for shard, count in zip(split.shards, split.counts, strict=True)
+        ]
+        digest.update(repr((split.image_key, dataclasses.astuple(split.label), files)).encode())
+        return digest.hexdigest()
     # The common beginning of the smallest and the largest path is that of all.
     ends = [min(split.paths), max(split.paths)] if len(split) else []
     common = os.fsencode(os.path.commonprefix(ends))  # noqa: RUF071 - characters are meant, the folder is cut out below
@@ -85,7 +104,10 @@ def describe(dataset: Dataset) -> str:
     kind = "classes" if dataset.task == "single" else "labels"
     sizes = f"{len(dataset.train)} train images, {num_eval}, {dataset.num_classes} {kind}"
     lines = [f"Dataset {dataset.name}: {sizes} (task {dataset.task})."]
-    if dataset.task == "single":
+    if isinstance(dataset.train, RecordSplit):
+        shards = counted(len(dataset.train.shards), "shard")
+        lines.append(f"The records of {shards} of {dataset.train.source}; labels are checked as they are read.")
+    elif dataset.task == "single":
         lines += _describe_classes(dataset)
     else:
         for split in (dataset.train, dataset.eval):
@@ -119,7 +141,7 @@ def _describe_classes(dataset: Dataset) -> Iterable[str]:
             yield f"Without an eval image, so never judged: {_some(names, absent)}."
 
 
-def _describe_labels(split: Split, names: Sequence[str]) -> Iterable[str]:
+def _describe_labels(split: AnySplit, names: Sequence[str]) -> Iterable[str]:
     counts = label_counts(split)
     shares = counts.sum(axis=0) / max(counts.sum(), 1)
     positives = counts[:, 0]
@@ -136,9 +158,8 @@ def _describe_labels(split: Split, names: Sequence[str]) -> Iterable[str]:
         without = np.flatnonzero(counts[:, column] == 0)
         if len(without):
             yield f"{split.name.capitalize()} labels never {word}, {consequence}: {_some(names, without)}."
-    num_empty = sum(
-        int((~split.labels[begin : begin + _ROWS].any(axis=1)).sum()) for begin in range(0, len(split), _ROWS)
-    )
+    labels = _labels(split)
+    num_empty = sum(int((~labels[begin : begin + _ROWS].any(axis=1)).sum()) for begin in range(0, len(split), _ROWS))
     if num_empty:
         yield f"{num_empty} {split.name} images have no label but don't care, so they count for nothing."
 

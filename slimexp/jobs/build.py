@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from slimexp.config import Config
-from slimexp.dataset.split import Dataset
+from slimexp.config import Config, check_steps
+from slimexp.dataset.split import AnySplit, Dataset
 from slimexp.dataset.summary import class_counts
 from slimexp.errors import UserError
 from slimexp.jobs.targets import call, locate
 from slimexp.pipeline import PipelineSettings
+from slimexp.pipeline.shrunk import ShrunkCache
+from slimexp.pipeline.skipping import FILE_NAME, SkippedImages
+from slimexp.pipeline.steps import Step, SteppedPreprocessing, load_op
 from slimexp.training.classifier import Classifier
 
 __all__ = [
@@ -21,10 +26,17 @@ __all__ = [
     "check_targets",
     "classifier",
     "dataset",
+    "file_access",
     "loss_settings",
     "pipeline_settings",
     "preprocessing",
+    "shrunk_cache",
+    "skipped_images",
 ]
+
+
+# What a dataset's option says about reading it, which is not for the function that loads it.
+_OF_PIPELINE = ("flip", "crop_area_min", "on_bad_image", "max_bad_fraction", "exif")
 
 
 def check_targets(config: Config) -> None:
@@ -33,6 +45,7 @@ def check_targets(config: Config) -> None:
         option = getattr(config, group)
         locate(f"{group}._target_", option["_target_"] if isinstance(option, dict) else option._target_)
     network(config)
+    _steps(config, is_training=True)
 
 
 def network(config: Config) -> Any:
@@ -43,15 +56,50 @@ def network(config: Config) -> Any:
 def dataset(config: Config) -> Dataset:
     """Loads what the examples are; no image is read."""
     option = config.dataset
-    loaded = call("dataset", option, ignore=("flip", "crop_area_min"))
+    loaded = call("dataset", option, ignore=_OF_PIPELINE)
     if not isinstance(loaded, Dataset):
         raise UserError(f"dataset._target_: returned a {type(loaded).__name__}; it must be a slimexp.dataset.Dataset.")
     return loaded
 
 
 def preprocessing(config: Config, *, size_px: int, is_training: bool) -> Any:
-    """Returns the preprocessing for training or for evaluation."""
-    return call("preprocessing", config.preprocessing, ignore=("name",), size_px=size_px, is_training=is_training)
+    """Returns the preprocessing for training or for evaluation, with the steps around it that are due then."""
+    ignore = ("name", "steps")
+    made = call("preprocessing", config.preprocessing, ignore=ignore, size_px=size_px, is_training=is_training)
+    steps = _steps(config, is_training=is_training)
+    return SteppedPreprocessing(made, steps) if steps else made
+
+
+def _steps(config: Config, *, is_training: bool) -> list[Step]:
+    """Finds the functions and ops of `preprocessing.steps`."""
+    option = config.preprocessing
+    options = option.get("steps", []) if isinstance(option, dict) else option.steps
+    check_steps(options)  # The keys of a user's own preprocessing have not been looked at.
+    steps = []
+    for number, option in enumerate(options):
+        key = f"preprocessing.steps[{number}]"
+        kind = next(kind for kind in ("_target_", "numpy", "library") if kind in option)
+        name = option[kind]
+        if kind == "library":
+            function = load_op(key, name, option["op"])
+            name = f"{option['op']} of {name}"
+        else:
+            function = locate(f"{key}.{kind}", name)
+        own = {kind, "at", "when", "num_draws", *(["op"] if kind == "library" else [])}
+        step = Step(
+            key,
+            function,
+            {key: value for key, value in option.items() if key not in own},
+            is_numpy=kind == "numpy",
+            at=option.get("at", "finished"),
+            num_draws=option.get("num_draws", 0),
+            name=name,
+        )
+        # Evaluation draws nothing, unless it is told to.
+        when = option.get("when", "training" if step.num_draws else "always")
+        if is_training or when == "always":
+            steps.append(step)
+    return steps
 
 
 def pipeline_settings(config: Config, *, batch_size: int | None = None) -> PipelineSettings:
@@ -65,8 +113,40 @@ def pipeline_settings(config: Config, *, batch_size: int | None = None) -> Pipel
         readers=pipeline.readers,
         batch_size=batch_size or pipeline.batch_size,
         shuffle=pipeline.shuffle,
+        decoder=pipeline.decoder.value,
+        exif=_of_dataset(config, "exif", "apply") == "apply",
+        scaled_decode=pipeline.scaled_decode,
+        read_min_after_dequeue=pipeline.queues.read.min_after_dequeue,
         **capacities,
     )
+
+
+def shrunk_cache(config: Config) -> ShrunkCache | None:
+    """Returns the cache of smaller copies that the configuration asks for, if it does."""
+    pipeline = config.pipeline
+    if pipeline.cache.value == "none":
+        return None
+    return ShrunkCache(pipeline.cache_dir, short_side=pipeline.cache_short_side, max_bytes=pipeline.cache_max_bytes)
+
+
+def skipped_images(config: Config, split: AnySplit) -> SkippedImages | None:
+    """Returns what keeps count of a split's bad images, if these are to be skipped."""
+    if _of_dataset(config, "on_bad_image", "error") == "error":
+        return None
+    max_fraction = _of_dataset(config, "max_bad_fraction", 0.01)
+    return SkippedImages(split, path=Path(config.run_dir) / FILE_NAME, max_fraction=max_fraction)
+
+
+def _of_dataset(config: Config, key: str, default: Any) -> Any:
+    """Returns a value of the dataset's option; a user's own may lack it."""
+    option = config.dataset
+    value = option.get(key, default) if isinstance(option, dict) else getattr(option, key)
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def file_access(cache: ShrunkCache | None) -> dict[str, Any]:
+    """Returns the arguments that tell a `Feed` where files' bytes come from."""
+    return {} if cache is None else {"read_file": cache.read, "locate": cache.locate}
 
 
 def classifier(config: Config, *, num_classes: int, image_size: int) -> Classifier:
@@ -122,6 +202,11 @@ def _class_weights(asked: Any, data: Dataset) -> list[float] | None:
             raise UserError(
                 "loss.class_weights=balanced: only single-label datasets have one class an image to balance by; "
                 "for multi-label ones give a list of one weight a label."
+            )
+        if data.train.is_sequential:
+            raise UserError(
+                "loss.class_weights=balanced: the labels of records are known only as they are read; give a list of "
+                "one weight a class."
             )
         # n / (classes * count), as scikit-learn's `balanced`: the mean weight over the examples is 1.
         counts = np.maximum(class_counts(data.train, data.num_classes), 1)

@@ -17,6 +17,7 @@ from slimexp.evaluation import (
 )
 from slimexp.jobs import build
 from slimexp.pipeline import Feed
+from slimexp.pipeline.shrunk import ShrunkCache
 from slimexp.tracking import Tracker, read_metrics
 from slimexp.tracking.tracker import METRICS_FILE
 from slimexp.training.signals import StopSignals
@@ -38,6 +39,7 @@ class Evaluator:
         last_step: The run's last step, whose result the job itself says.
         tracker: Gets the metrics, figures and tables.
         signals: A stop is obeyed between two batches.
+        cache: Where smaller copies of the photos are kept.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class Evaluator:
         last_step: int,
         tracker: Tracker,
         signals: StopSignals,
+        cache: ShrunkCache | None = None,
     ) -> None:
+        self._cache = cache
         self._config = config
         self._data = data
         self._trainer = trainer
@@ -62,6 +66,7 @@ class Evaluator:
         self._step = 0
         self._settings = build.pipeline_settings(config, batch_size=config.evaluation.batch_size)
         self._preprocessing = build.preprocessing(config, size_px=image_size, is_training=False)
+        self._skipped = None if data.eval is None else build.skipped_images(config, data.eval)
         if data.eval is not None:  # Now, not after hours of training.
             self._settings.check(len(data.eval), trainer.strategy.num_replicas_in_sync, is_training=False)
         else:
@@ -84,6 +89,9 @@ class Evaluator:
             seed=config.seed,
             is_training=False,
             strategy=self._trainer.strategy,
+            check_stop=self._signals.check,
+            skipped=self._skipped,
+            **build.file_access(self._cache),
         )
         with feed:
             for batch in feed:
@@ -109,7 +117,10 @@ class Evaluator:
         numbers = "  ".join(
             f"{key} {value:.4f}" if isinstance(value, float) else f"{key} {value}" for key, value in shown.items()
         )
-        return f"Evaluated {self._last.num_examples} of {len(self._data.eval)} at step {self._step}: {numbers}"
+        evaluated = f"Evaluated {self._last.num_examples} of {len(self._data.eval)}"
+        if self._skipped:
+            evaluated += f" ({len(self._skipped)} skipped)"
+        return f"{evaluated} at step {self._step}: {numbers}"
 
     def write_report(self) -> None:
         """Draws the figures and writes the tables of the last evaluation, and hands them to the tracker."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from slimexp.config import Config, Resume
 from slimexp.errors import UserError
+from slimexp.jobs.auto import AUTO, AUTO_KEYS
 from slimexp.tracking import Tracker, provenance, read_metrics
 from slimexp.tracking.params import flatten as flatten_params
 from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
@@ -26,6 +27,7 @@ __all__ = [
     "earlier_run",
     "record_failed_start",
     "recorded",
+    "refuse_other_job",
     "resume_step",
     "run_name",
     "say_what_changed",
@@ -38,7 +40,7 @@ FINGERPRINT_TAG = "dataset.train.fingerprint"
 # What may differ between a run and its continuation without a word: how far, how often, where to.
 _FREE_TO_CHANGE = (
     *(f"trainer.{key}" for key in ("max_", "epochs", "save_", "log_", "eval_", "resume", "check_numerics")),
-    *("tracking.", "evaluation.", "run_dir", "output_root", "job."),
+    *("tracking.", "evaluation.", "benchmark.", "run_dir", "output_root", "job."),
     *(f"pipeline.{key}" for key in ("name", "threads", "readers", "queues.")),
 )
 # What decides which images a step sees.
@@ -68,7 +70,27 @@ def resume_step(config: Config, checkpoints: Checkpoints, earlier: Mapping[str, 
             f"model={config.model.name}: run_dir={config.run_dir} holds a run of model={before}. Go on with that, or "
             "choose another run_dir."
         )
+    key = "restore.checkpoint"
+    began_from = earlier.get("params", {}).get(key, "null")
+    asked = config.restore.checkpoint
+    if step is not None and earlier and asked is not None and flatten_params(flatten(config))[key] != began_from:
+        origin = "initial values" if began_from == "null" else began_from
+        raise UserError(
+            f"{key}={asked}: run_dir={config.run_dir} holds a run that began from {origin} and is at step "
+            f"{step}. To go on with that, leave {key} as it was; to start from the other checkpoint, "
+            "choose another run_dir."
+        )
     return step
+
+
+def refuse_other_job(config: Config, earlier: Mapping[str, Any]) -> None:
+    """Raises an error if the folder's run is of another job, whose record this one would replace."""
+    before = earlier.get("params", {}).get("job.name", config.job.name)
+    if before != config.job.name:
+        raise UserError(
+            f"run_dir={config.run_dir}: holds a run of job={before}, whose record this one would replace. Choose "
+            "another run_dir, or leave it out for a new one."
+        )
 
 
 def earlier_run(run_dir: Path) -> dict[str, Any]:
@@ -146,11 +168,13 @@ def start_tracking(
         run_name=config.tracking.run_name or resumed.get("run_name") or run_name(config, overrides),
         run_dir=run_dir if run_dir.is_dir() else None,
         tags={**provenance.tags(provenance.collect(sys.argv, os.getcwd())), **config.tracking.tags},
-        params=flatten(config),
+        # A param cannot be changed: these get theirs once they are found.
+        params={key: value for key, value in flatten(config).items() if key not in AUTO_KEYS or value != AUTO},
         on_error=config.tracking.on_error.value,
         resume_run_id=resumed.get("run_id"),
         resume_step=step if step is not None or not goes_on else 0,
         stale_run_id=earlier.get("run_id") if was_killed and not goes_on else None,
+        tensorboard=config.tracking.tensorboard,
     )
     for name in ("config.yaml", "overrides.yaml"):  # As Hydra composed them; the params hold what they came to.
         if (run_dir / ".hydra" / name).is_file():
@@ -170,9 +194,9 @@ def record_failed_start(config: Config, overrides: Sequence[str], message: str) 
 
 
 def run_name(config: Config, overrides: Sequence[str]) -> str:
-    """Returns model, dataset and what else the command changed, e.g. `vgg16 digits threads=8`."""
+    """Returns the job but for training, model, dataset and what else the command changed: `vgg16 digits threads=8`."""
     dataset = config.dataset["name"] if isinstance(config.dataset, dict) else config.dataset.name
-    name = [config.model.name, str(dataset)]
+    name = [*([] if config.job.name == "train" else [config.job.name]), config.model.name, str(dataset)]
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         group, _, rest = key.partition(".")

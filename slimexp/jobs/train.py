@@ -13,10 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from slimexp.config import Config
-from slimexp.dataset.split import Dataset, Split
+from slimexp.dataset.split import AnySplit, Dataset
 from slimexp.dataset.summary import describe, fingerprint
 from slimexp.errors import UserError
 from slimexp.jobs import build
+from slimexp.jobs.auto import resolve_auto
+from slimexp.jobs.diagnosis import diagnose
 from slimexp.jobs.evaluation import Evaluator
 from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import (
@@ -26,8 +28,13 @@ from slimexp.jobs.record import (
     resume_step,
     say_what_changed,
 )
+from slimexp.jobs.restoring import find_checkpoint, restore, say_goes_on
 from slimexp.jobs.targets import call
 from slimexp.pipeline import Feed
+from slimexp.pipeline.shrunk import explain_short_side
+from slimexp.pipeline.skipping import SkippedImages
+from slimexp.pipeline.stats import as_metrics
+from slimexp.pipeline.stats import describe as describe_pipeline
 from slimexp.tracking import Progress, Tracker
 from slimexp.training.checkpoints import Checkpoints
 from slimexp.training.classifier import choose_image_size
@@ -82,6 +89,7 @@ def train(
     """
     build.check_targets(config)
     _warn_about_preprocessing(config)
+    pretrained = find_checkpoint(config) if first_step is None else None
     if config.trainer.deterministic:
         make_deterministic(config.seed)
     data = build.dataset(config)
@@ -90,12 +98,17 @@ def train(
     tracker.set_tags({FINGERPRINT_TAG: data_fingerprint})
 
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
+    preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
+    config = resolve_auto(config, data.train, preprocessing, tracker, earlier)
     strategy = make_strategy()
     settings = build.pipeline_settings(config)
-    settings.check(len(data.train), strategy.num_replicas_in_sync, is_training=True)
+    replicas = strategy.num_replicas_in_sync
+    settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)
     last_step = count_steps(config, len(data.train))
     trainer = make_trainer(config, data, image_size, last_step, strategy)
     _log.info("%s", _resolved(config, trainer, image_size, last_step, len(data.train)))
+    if pretrained is not None:
+        restore(config, trainer, pretrained, tracker)
     note = moving_averages_note(config, last_step)
     if note:
         _log.warning("%s", note)
@@ -104,6 +117,7 @@ def train(
         say_what_changed(config, earlier, data_fingerprint)
         trainer.restore(checkpoints.load(first_step))
         _log.info("Going on from the checkpoint of step %d.", first_step)
+        say_goes_on(config, first_step)
         if first_step >= last_step:
             _log.warning(
                 "The run is at step %d, and trainer asks for %d: nothing is left to train. Raise trainer.max_steps to "
@@ -111,15 +125,22 @@ def train(
                 first_step,
                 last_step,
             )
-    evaluator = Evaluator(config, data, trainer, image_size, last_step, tracker, signals)
+    cache = build.shrunk_cache(config)
+    if cache is not None:
+        _warn_about_small_copies(config, preprocessing)
+    evaluator = Evaluator(config, data, trainer, image_size, last_step, tracker, signals, cache)
+    skipped = build.skipped_images(config, data.train)
     feed = Feed(
         data.train,
-        preprocessing=build.preprocessing(config, size_px=image_size, is_training=True),
+        preprocessing=preprocessing,
         settings=settings,
         seed=config.seed,
         is_training=True,
         start_position=trainer.step * settings.batch_size,
         strategy=strategy,
+        check_stop=signals.check,
+        skipped=skipped,
+        **build.file_access(cache),
     )
     if first_step and evaluator.is_due(first_step):
         evaluator.evaluate(first_step)  # The run was stopped between the checkpoint and this.
@@ -132,15 +153,19 @@ def train(
             save_every_steps=config.trainer.save_every_steps,
             eval_every_steps=config.trainer.eval_every_steps,
             meter=progress,
-            log=functools.partial(_log_step, tracker, progress),
+            log=functools.partial(_log_step, tracker, progress, feed, skipped),
             save=lambda step: _save(checkpoints, trainer, step),
             evaluate=evaluator.evaluate,
             name_examples=functools.partial(_name_examples, data.train),
             signals=signals,
         )
+    if cache is not None:
+        _log.info("%s", cache.summary())
+    found = diagnose(config, feed.monitor.total() if feed.monitor is not None else None, tracker)
     evaluator.write_report()
     signals.hold()
-    _say_where_everything_is(config, checkpoints, [evaluator.summary(), *([note] if note else [])], tracker)
+    results = [evaluator.summary(), *([note] if note else []), *([str(found)] if found.bottleneck != "unknown" else [])]
+    _say_where_everything_is(config, checkpoints, results, tracker)
 
 
 def count_steps(config: Config, num_examples: int) -> int:
@@ -153,10 +178,15 @@ def count_steps(config: Config, num_examples: int) -> int:
 
 
 def make_trainer(
-    config: Config, data: Dataset, image_size: int, last_step: int, strategy: tf.distribute.Strategy
+    config: Config,
+    data: Dataset,
+    image_size: int,
+    last_step: int,
+    strategy: tf.distribute.Strategy,
+    schedule: Schedule | None = None,
 ) -> Trainer:
-    """Puts network, loss, schedule and optimizer together."""
-    schedule = call(
+    """Puts network, loss, schedule and optimizer together; a schedule that is given replaces the configured one."""
+    schedule = schedule or call(
         "learning_rate",
         config.learning_rate,
         ignore=("name",),
@@ -177,12 +207,27 @@ def make_trainer(
         clip_gradient_norm=config.trainer.clip_gradient_norm,
         check_numerics=config.trainer.check_numerics,
         seed=config.seed,
+        trainable_scopes=config.restore.trainable_scopes,
     )
 
 
-def _log_step(tracker: Tracker, progress: Progress, step: int, values: dict[str, float]) -> None:
-    rates = progress.report(step, loss=values["loss"], learning_rate=values["learning_rate"])
-    tracker.log_metrics(step, {f"train/{key}": value for key, value in {**values, **rates}.items()})
+def _log_step(
+    tracker: Tracker,
+    progress: Progress,
+    feed: Feed,
+    skipped: SkippedImages | None,
+    step: int,
+    values: dict[str, float],
+) -> None:
+    stats = feed.monitor.interval() if feed.monitor is not None else None
+    note = describe_pipeline(stats) if stats is not None else None
+    rates = progress.report(step, loss=values["loss"], learning_rate=values["learning_rate"], note=note)
+    metrics = {f"train/{key}": value for key, value in {**values, **rates}.items()}
+    if stats is not None:
+        metrics.update(as_metrics(stats))
+    if skipped is not None:
+        metrics["pipeline/skipped_images"] = len(skipped)
+    tracker.log_metrics(step, metrics)
 
 
 def _save(checkpoints: Checkpoints, trainer: Trainer, step: int) -> None:
@@ -190,7 +235,7 @@ def _save(checkpoints: Checkpoints, trainer: Trainer, step: int) -> None:
     _log.info("Saved the checkpoint of step %d.", step)
 
 
-def _name_examples(split: Split, indices: np.ndarray) -> str:
+def _name_examples(split: AnySplit, indices: np.ndarray) -> str:
     return "\n".join(f"  {split.origin(int(i))}: {split.path(int(i))!r}" for i in indices)
 
 
@@ -201,11 +246,11 @@ def _resolved(config: Config, trainer: Trainer, image_size: int, last_step: int,
     device = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     per_replica = batch_size // replicas
     epochs = last_step * batch_size / num_examples
-    parameters = trainer.classifier.num_parameters()
+    trained, frozen = trainer.num_parameters()
     function = trainer.classifier.network
     return (
         f"Network: {function.__module__}.{function.__qualname__}, images of {image_size} x {image_size}, "
-        f"{parameters:,} parameters to train.\n"
+        f"{trained:,} parameters to train{f', {frozen:,} frozen' if frozen else ''}.\n"
         f"Batches: {batch_size} images = {per_replica} x {replicas} replica on the {device}; "
         f"{config.pipeline.readers} readers, {config.pipeline.threads} preprocessing threads.\n"
         f"Steps: to {last_step}, which is {epochs:.1f} epochs of {num_examples} images.\n"
@@ -225,10 +270,24 @@ def _warn_about_preprocessing(config: Config) -> None:
         )
 
 
+def _warn_about_small_copies(config: Config, preprocessing: Any) -> None:
+    short_side = config.pipeline.cache_short_side
+    size_px = getattr(preprocessing, "size_px", None)
+    if size_px is None:
+        return
+    draws = np.random.default_rng(0).random((100, max(getattr(preprocessing, "num_draws", 0), 1)), np.float32)
+    side = tf.constant(short_side)
+    windows = np.array([preprocessing.window(side, side, tf.constant(row)) for row in draws])
+    warning = explain_short_side(short_side, size_px=size_px, window_sides=windows[:, 2:].min(axis=1))
+    if warning:
+        _log.warning("%s", warning)
+
+
 def moving_averages_note(config: Config, last_step: int) -> str | None:
     """Returns a note for a run that is too short for its batch norm's moving averages to settle."""
     decay = build.batch_norm_decay(config)
-    if decay is None or decay**last_step <= 0.1:
+    # A checkpoint's averages have settled.
+    if decay is None or decay**last_step <= 0.1 or config.restore.checkpoint is not None:
         return None
     return (
         f"model.batch_norm_decay={decay:g} over {last_step} steps: the moving averages of batch norm are still "

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import concurrent.futures
+import dataclasses
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from slimexp.dataset.split import Split
+from slimexp.dataset.record_split import RecordSplit
+from slimexp.dataset.split import AnySplit
 from slimexp.errors import UserError
-from slimexp.pipeline.decode import decode_whole, decode_window
+from slimexp.pipeline.decode import decode_window
+from slimexp.pipeline.formats import READABLE_FORMATS, BadImage, describe, identify
+from slimexp.pipeline.jpeg_header import find_end, read_jpeg_header
+from slimexp.pipeline.pillow_decode import cause_of, decode_in_python
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
+from slimexp.pipeline.record_faults import read_pictures
+from slimexp.pipeline.steps import StepError, inner_of
 
-__all__ = ["explain_failure", "find_fault"]
+__all__ = ["Fault", "explain_failure", "explain_faults", "find_fault", "find_faults"]
 
-# What files begin with, in the order in which they are tried.
-_READABLE = {
-    b"\xff\xd8\xff": "JPEG",
-    b"\x89PNG\r\n\x1a\n": "PNG",
-    b"GIF8": "GIF",
-    b"BM": "BMP",
-}
-_OTHERS = {
-    b"II*\0": "a TIFF image",
-    b"MM\0*": "a TIFF image",
-    b"8BPS": "a Photoshop file",
-    b"%PDF": "a PDF",
-    b"PK\x03\x04": "a ZIP archive",
-    b"\x1f\x8b": "a gzip archive",
-    b"version https://git-lfs": "a Git LFS pointer, so the file itself was never fetched",
-    b"<?xml": "XML",
-    b"<svg": "an SVG drawing",
-    b"<!doctype html": "a web page",
-    b"<html": "a web page",
-}
+_MOST_THREADS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is wrong with a file.
+
+    Attributes:
+        reason: In words that follow the file's name and a colon.
+        is_bad_image: Whether the file could be read and its contents are the trouble. Only such a file may be skipped;
+            one that is not there or may not be opened points to something amiss around it.
+    """
+
+    reason: str
+    is_bad_image: bool = True
 
 
 def explain_failure(
     error: Exception,
     *,
-    split: Split,
+    split: AnySplit,
     preprocessing: PreprocessingLike,
     indices: Sequence[int],
-    seeds: np.ndarray,
+    draws: np.ndarray,
+    exif: bool = True,
 ) -> UserError:
     """Reads the examples of a failed batch again, one by one, to say what the matter is.
 
@@ -52,47 +58,83 @@ def explain_failure(
         split: The examples.
         preprocessing: The preprocessing that ran.
         indices: The batch's example numbers.
-        seeds: int64 [len(indices), 2], their seeds.
+        draws: float32 [len(indices), num_draws], their random numbers.
+        exif: Whether EXIF orientations were applied.
 
     Returns:
         An error to raise. It names every bad file of the batch with the reason; or, when the files are sound, the
         stage that failed and the example it failed on, with that failure as its cause.
     """
-    faults = {}
-    for index in dict.fromkeys(indices):
-        fault = find_fault(split.paths[index])
-        if fault is not None:
-            faults[index] = fault
+    faults = find_faults(split, indices, exif=exif)
     if faults:
-        count = "1 image" if len(faults) == 1 else f"{len(faults)} images"
-        lines = [f"  {_name(split, index)}: {fault}" for index, fault in faults.items()]
-        return _caused(
-            f"{count} of a batch of {len(indices)} cannot be read:\n" + "\n".join(lines) + "\n"
-            f"Mend or replace the files, or take them out of {split.source}.",
-            error,
-        )
-    for index, seed in zip(indices, seeds, strict=True):
-        failure = _run_stages(split.paths[index], preprocessing, tf.constant(seed, tf.int64))
+        return _caused(explain_faults(faults, split=split, batch_size=len(indices)), error)
+    for index, row in zip(indices, draws, strict=True):
+        failure = _run_stages(split, index, preprocessing, tf.constant(row, tf.float32), exif)
         if failure is not None:
             stage, cause = failure
+            if isinstance(cause, StepError):
+                return _caused(f"{cause} The image was {_name(split, index)}, whose file is sound.", cause)
             return _caused(
                 f"{stage} failed on {_name(split, index)}, though the file is sound: "
-                f"{type(cause).__name__}: {_message(cause)}",
+                f"{type(cause).__name__}: {cause_of(cause)}",
                 cause,
             )
     return _caused(
         "A batch could not be made, yet each of its images can be read and preprocessed now. A file system that "
         "fails now and then would explain it; start again to go on from the last checkpoint. The pipeline said: "
-        f"{_message(error)}",
+        f"{cause_of(error)}",
         error,
     )
 
 
-def find_fault(path: bytes) -> str | None:
-    """Reads and decodes an image file.
+def explain_faults(faults: Mapping[int, Fault], *, split: AnySplit, batch_size: int) -> str:
+    """Returns the message that names a batch's bad files."""
+    count = "1 image" if len(faults) == 1 else f"{len(faults)} images"
+    lines = [f"  {_name(split, index)}: {fault.reason}" for index, fault in faults.items()]
+    way_out = f"Mend or replace the files, or take them out of {split.source}"
+    if isinstance(split, RecordSplit):
+        way_out = "Write the shards again without these records, or with good ones"
+    if all(fault.is_bad_image for fault in faults.values()):
+        what = "records" if isinstance(split, RecordSplit) else "files"
+        way_out += f"; dataset.on_bad_image=skip leaves such {what} out, up to a limit"
+    return f"{count} of a batch of {batch_size} cannot be read:\n" + "\n".join(lines) + f"\n{way_out}."
+
+
+def find_faults(split: AnySplit, indices: Iterable[int], *, exif: bool = True) -> dict[int, Fault]:
+    """Reads and decodes some examples' files, several at a time.
+
+    Args:
+        split: The examples.
+        indices: Their numbers; each is looked at once.
+        exif: Whether EXIF orientations are applied.
+
+    Returns:
+        The faults of those that have one, in the order asked for.
+    """
+    indices = list(dict.fromkeys(indices))
+    if isinstance(split, RecordSplit):
+        pictures = read_pictures(split, indices)
+
+        def find(index: int) -> Fault | None:
+            picture = pictures[index]
+            return Fault(picture, is_bad_image=False) if isinstance(picture, str) else find_fault_in(picture, exif=exif)
+    else:
+
+        def find(index: int) -> Fault | None:
+            return find_fault(split.paths[index], exif=exif)
+
+    workers = min(_MOST_THREADS, os.cpu_count() or 1)
+    with concurrent.futures.ThreadPoolExecutor(workers, "slimexp_diagnose") as pool:
+        faults = pool.map(find, indices)
+        return {index: fault for index, fault in zip(indices, faults, strict=True) if fault is not None}
+
+
+def find_fault(path: bytes, *, exif: bool = True) -> Fault | None:
+    """Reads and decodes an image file, by the pipeline's own code.
 
     Args:
         path: The file's name.
+        exif: Whether EXIF orientations are applied.
 
     Returns:
         What is wrong with the file, or None if it is sound.
@@ -101,36 +143,61 @@ def find_fault(path: bytes) -> str | None:
         with open(path, "rb") as file:
             contents = file.read()
     except FileNotFoundError:
-        return "there is no such file"
+        return Fault("there is no such file", is_bad_image=False)
     except OSError as error:
-        return f"the file cannot be opened: {error.strerror}"
+        return Fault(f"the file cannot be opened: {error.strerror}", is_bad_image=False)
+    return find_fault_in(contents, exif=exif)
+
+
+def find_fault_in(contents: bytes, *, exif: bool = True) -> Fault | None:
+    """Decodes an image file's contents; see `find_fault`."""
+    kind = identify(contents)
     if not contents:
-        return "the file is empty (0 bytes)"
-    kind = _readable_kind(contents)
+        return Fault("the file is empty (0 bytes)")
     if kind is None:
-        return f"it is {_describe(contents)}, not a JPEG, PNG, GIF, BMP or WebP image"
+        return Fault(f"it is {describe(contents)}, not a {READABLE_FORMATS} image")
     try:
         with tf.device("/CPU:0"):
-            decode_whole(tf.constant(contents))
+            _decode_whole(exif)(tf.constant(contents))
     except Exception as error:
-        if kind == "JPEG" and not contents.endswith(b"\xff\xd9"):
-            return f"the JPEG is cut short or damaged: {len(contents)} bytes, without the end marker"
-        unreadable = _unreadable_variant(kind, contents)
-        if unreadable is not None:
-            return unreadable
-        return f"the {kind} is damaged or of a kind that cannot be read ({_message(error)})"
+        return Fault(_reason(contents, kind, error, exif))
     return None
 
 
-def _run_stages(path: bytes, preprocessing: PreprocessingLike, seed: tf.Tensor) -> tuple[str, Exception] | None:
+@functools.cache
+def _decode_whole(exif: bool) -> Any:
+    # Asked for a size of 1, it decodes all of a JPEG's data, but makes an eighth of the picture of them.
+    return tf.function(
+        lambda contents: decode_window(
+            contents, lambda height, width: tf.stack([0, 0, height, width]), exif=exif, size_px=1
+        ),
+        input_signature=[tf.TensorSpec([], tf.string)],
+    )
+
+
+def _reason(contents: bytes, kind: str, error: Exception, exif: bool) -> str:
+    """Says in words why a picture could not be decoded."""
+    try:
+        if kind == "JPEG":
+            find_end(contents, read_jpeg_header(contents))
+        else:
+            decode_in_python(contents, exif=exif)
+    except BadImage as fault:
+        return str(fault)
+    return f"the {kind} is damaged or of a kind that cannot be read ({cause_of(error)})"
+
+
+def _run_stages(
+    split: AnySplit, index: int, preprocessing: PreprocessingLike, draws: tf.Tensor, exif: bool
+) -> tuple[str, Exception] | None:
     """Runs the pipeline's stages for one example; returns the one that fails, with its exception."""
-    name = type(preprocessing).__name__
+    name = type(inner_of(preprocessing)).__name__
     stage = f"{name}.window"
     try:
         with tf.device("/CPU:0"):
-            contents = tf.io.read_file(path)
-            height, width = (int(side) for side in decode_whole(contents).shape[:2])
-            window = preprocessing.window(tf.constant(height), tf.constant(width), seed)
+            contents = _contents(split, index)
+            height, width = _shown_size(contents.numpy(), exif)
+            window = preprocessing.window(tf.constant(height), tf.constant(width), draws)
             y, x, rows, columns = (int(number) for number in window)
             if min(y, x) < 0 or min(rows, columns) < 1 or y + rows > height or x + columns > width:
                 raise ValueError(
@@ -138,60 +205,35 @@ def _run_stages(path: bytes, preprocessing: PreprocessingLike, seed: tf.Tensor) 
                     f"{height} and width {width}"
                 )
             stage = "Decoding the window"
-            image = decode_window(contents, lambda *_: window)
+            image = decode_window(contents, lambda *_: tf.constant([y, x, rows, columns]), exif=exif)
             stage = f"{name}.finish"
-            preprocessing.finish(image, seed)
+            preprocessing.finish(image, draws)
     except Exception as error:
         return stage, error
     return None
 
 
-def _name(split: Split, index: int) -> str:
+def _contents(split: AnySplit, index: int) -> tf.Tensor:
+    return (
+        tf.constant(read_pictures(split, [index])[index])
+        if isinstance(split, RecordSplit)
+        else tf.io.read_file(split.paths[index])
+    )
+
+
+def _shown_size(contents: bytes, exif: bool) -> tuple[int, int]:
+    """Returns the height and width of a sound picture as displayed."""
+    if identify(contents) != "JPEG":
+        height, width = decode_in_python(contents, exif=exif).shape[:2]
+        return height, width
+    header = read_jpeg_header(contents)
+    swaps = exif and header.orientation >= 5
+    return (header.width, header.height) if swaps else (header.height, header.width)
+
+
+def _name(split: AnySplit, index: int) -> str:
     # repr, so that blanks and other characters that cannot be seen show.
     return f"{split.origin(index)}: {split.path(index)!r}"
-
-
-def _readable_kind(contents: bytes) -> str | None:
-    if contents[:4] == b"RIFF" and contents[8:12] == b"WEBP":
-        return "WebP"
-    return next((kind for magic, kind in _READABLE.items() if contents.startswith(magic)), None)
-
-
-def _unreadable_variant(kind: str, contents: bytes) -> str | None:
-    """Says what to do about a sound file of a kind that TensorFlow reads only in part; None: it is none of these."""
-    if kind == "WebP" and contents[12:16] == b"VP8X" and contents[20] & 0x12 == 0x02:  # Animation, and no alpha.
-        return (
-            "it is an animated WebP without transparency, which cannot be read; save its first frame as a still picture"
-        )
-    if kind == "BMP" and len(contents) >= 34:
-        header_bytes, bits = int.from_bytes(contents[14:18], "little"), int.from_bytes(contents[28:30], "little")
-        if header_bytes < 40:
-            return "it is a BMP with the old OS/2 header, which cannot be read; save it as a PNG"
-        if bits not in (8, 24, 32):
-            count = "1 bit" if bits == 1 else f"{bits} bits"
-            return f"it is a BMP of {count} a pixel, and only 8, 24 and 32 can be read; save it as a PNG"
-        if int.from_bytes(contents[30:34], "little") in (1, 2):
-            return "it is a run-length encoded BMP, which cannot be read; save it as a PNG"
-    return None
-
-
-def _describe(contents: bytes) -> str:
-    start = contents[:64].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for magic, what in _OTHERS.items():
-        if contents.startswith(magic) or start.startswith(magic.lower()):
-            return what
-    if contents[4:8] == b"ftyp":
-        return f"an ISO media file ({contents[8:12].decode('ascii', 'replace')}: HEIC, AVIF or video)"
-    if not any(contents[:4096]):
-        return f"{len(contents)} bytes that begin with zeros alone"
-    return f"something that begins with {contents[:12]!r}"
-
-
-def _message(error: BaseException) -> str:
-    """Returns an error's message without TensorFlow's notes on the graph."""
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    text = re.sub(r"\{\{function_node [^}]*\}\}\s*|\s*\[Op:\w+\]( name: *)?", "", text)
-    return text.strip() or "no message"
 
 
 def _caused(message: str, cause: BaseException) -> UserError:

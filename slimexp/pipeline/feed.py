@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from slimexp.dataset.split import Split
-from slimexp.pipeline.diagnose import explain_failure
-from slimexp.pipeline.order import examples_at
+from slimexp.dataset.record_split import RecordSplit
+from slimexp.dataset.split import AnySplit
+from slimexp.errors import UserError
+from slimexp.pipeline.diagnose import explain_failure, find_faults
+from slimexp.pipeline.engines import choose_engine
+from slimexp.pipeline.monitor import Monitor, queue_fills
+from slimexp.pipeline.order import example_seeds, examples_at, uniform_draws
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
+from slimexp.pipeline.record_faults import explain_shards
+from slimexp.pipeline.records import record_numbers
 from slimexp.pipeline.settings import PipelineSettings
-from slimexp.pipeline.stream import build_dataset
+from slimexp.pipeline.skipping import SkippedImages
+from slimexp.pipeline.stream import Locate, ReadFile, build_dataset
+from slimexp.pipeline.waiting import Taker, find_silent
 
 __all__ = ["Feed"]
+
+_log = logging.getLogger("slimexp")
+
+# How long a batch may take before a warning says so; the next one comes after twice that, and so on.
+_PATIENCE_SECS = 60.0
+_MOST_NAMED = 5
 
 
 class Feed(Iterator[Any]):
@@ -29,11 +47,12 @@ class Feed(Iterator[Any]):
         batch_size: Examples in a global batch.
         num_batches: The batches in the stream from `start_position` on; None for training, which is endless.
         last_wait_secs: The seconds that the last batch kept its taker waiting.
+        monitor: What looks into the pipeline of a training stream; None before its first batch.
     """
 
     def __init__(
         self,
-        split: Split,
+        split: AnySplit,
         *,
         preprocessing: PreprocessingLike,
         settings: PipelineSettings,
@@ -41,6 +60,11 @@ class Feed(Iterator[Any]):
         is_training: bool,
         start_position: int = 0,
         strategy: tf.distribute.Strategy | None = None,
+        read_file: ReadFile = tf.io.read_file,
+        locate: Locate | None = None,
+        skipped: SkippedImages | None = None,
+        check_stop: Callable[[], None] = lambda: None,
+        patience_secs: float = _PATIENCE_SECS,
     ) -> None:
         """Builds the pipeline; the first `next` starts it.
 
@@ -53,12 +77,21 @@ class Feed(Iterator[Any]):
                 through the examples.
             start_position: The position of the first example; see `build_dataset`.
             strategy: What to divide batches among. None: the strategy in whose scope this is called.
+            read_file, locate: Where the files' bytes come from; see `build_dataset`.
+            skipped: Where bad images are noted, which are left out from then on; see `build_dataset`. None: they are
+                errors.
+            check_stop: Called a few times a second while a batch is waited for; what it raises ends the wait, and the
+                feed with it.
+            patience_secs: After waiting so long for a batch, and each time after twice as long, a warning says what is
+                waited for.
 
         Raises:
             UserError: If the settings do not fit the split or the strategy.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
-        settings.check(len(split), self._strategy.num_replicas_in_sync, is_training=is_training)
+        is_sequential = split.is_sequential
+        replicas = self._strategy.num_replicas_in_sync
+        settings.check(len(split), replicas, is_training=is_training, is_sequential=is_sequential)
         self._split = split
         self._preprocessing = preprocessing
         self._seed = seed
@@ -68,17 +101,34 @@ class Feed(Iterator[Any]):
         self.batch_size = settings.batch_size
         self.num_batches = None if is_training else -(-max(len(split) - start_position, 0) // settings.batch_size)
         self.last_wait_secs = 0.0
+        with tf.device("/CPU:0"):
+            engine = choose_engine(preprocessing, settings)
+        self._settings = settings.fitted(is_sequential=is_sequential, is_training=is_training)
+        self._pool = engine.pool
+        start = [start_position]  # Of the next iterator.
         dataset = build_dataset(
             split,
             preprocessing=preprocessing,
             settings=settings,
             seed=seed,
             is_training=is_training,
-            start_position=start_position,
+            start_position=start_position if skipped is None else lambda: start[0],
+            read_file=read_file,
+            locate=locate,
+            engine=engine,
+            skipped=skipped,
         )
+        self._check_stop = check_stop
+        self._patience_secs = patience_secs
+        self._warn_after_secs = patience_secs
+        self._taker = Taker()
+        self._skipped = skipped
+        self._start_position = start
         self._dataset: tf.data.Dataset | None = dataset
         self._batch_spec = dataset.element_spec
         self._iterator: Iterator[Any] | None = None
+        self._is_training = is_training
+        self.monitor: Monitor | None = None
 
     @property
     def position(self) -> int:
@@ -102,30 +152,55 @@ class Feed(Iterator[Any]):
 
         Raises:
             StopIteration: After the last batch of an evaluation.
-            UserError: If an image cannot be read or preprocessed; all bad files of the batch are named.
+            UserError: If an image cannot be read or preprocessed; all bad files of the batch are named. With `skipped`:
+                if the file is at fault otherwise than by its contents, or too many are bad.
             ValueError: If the feed was closed, which a failure does too.
         """
         if self._dataset is None:
             raise ValueError("The feed is closed.")
         started = time.perf_counter()
-        try:
-            with tf.device("/CPU:0"):
-                if self._iterator is None:
-                    self._iterator = iter(self._dataset)
-                batch = next(self._iterator)
-        except (tf.errors.OpError, UnicodeDecodeError) as error:
-            # UnicodeDecodeError: TensorFlow cannot put a file name that is not UTF-8 into the message it wants to give.
-            explanation = self._explanation(error)
-            self.close()  # The pipeline would go on behind the failed batch, so that positions were wrong.
-            raise explanation from explanation.__cause__
+        self._warn_after_secs = self._patience_secs
+        batch = None
+        while batch is None:
+            batch = self._wait()
         self.last_wait_secs = time.perf_counter() - started
+        if self.monitor is not None:
+            self.monitor.took(self.batch_size, self.last_wait_secs)
         self._position += self.batch_size
         return self._divide(batch)
 
+    def _wait(self) -> dict[str, tf.Tensor] | None:
+        """Waits for the next batch; None: it had bad images, which are skipped from now on."""
+        try:
+            with tf.device("/CPU:0"):
+                if self._iterator is None:
+                    self._start()
+                assert self._iterator is not None
+            return self._taker.take(functools.partial(_take, self._iterator), self._while_waiting)
+        except (tf.errors.OpError, UnicodeDecodeError) as error:
+            # UnicodeDecodeError: TensorFlow cannot put a file name that is not UTF-8 into the message it wants to give.
+            try:
+                explanation = self._skip_or_explain(error)
+            except BaseException:
+                self.close()
+                raise
+            # The pipeline would go on behind the failed batch, so that positions were wrong.
+            if explanation is not None:
+                self.close()
+                raise explanation from explanation.__cause__
+            self._stop_iterator()
+            self._start_position[0] = self._position
+            return None
+
     def close(self) -> None:
-        """Stops the pipeline and lets go of its memory."""
-        self._iterator = None
+        """Stops the pipeline and lets go of its memory; the monitor keeps what it measured."""
+        self._taker.close()
+        self._stop_iterator()
         self._dataset = None
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Keeps what happens inside out of the monitor's measurement."""
+        return contextlib.nullcontext() if self.monitor is None else self.monitor.paused()
 
     def __enter__(self) -> Feed:
         return self
@@ -134,6 +209,42 @@ class Feed(Iterator[Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _while_waiting(self, secs: float) -> None:
+        self._check_stop()
+        if secs >= self._warn_after_secs:
+            self._warn_after_secs = 2 * secs
+            _log.warning("%s", self._what_is_awaited(secs))
+
+    def _what_is_awaited(self, secs: float) -> str:
+        split = self._split
+        fills = queue_fills(self._iterator, self._settings, self._pool)
+        queues = ", ".join(
+            f"{queue.name} {fills[queue.name]:.0%} of {queue.capacity}" for queue in self._settings.queues().values()
+        )
+        if isinstance(split, RecordSplit):
+            paths = list(split.shards)
+        else:
+            paths = list(dict.fromkeys(split.paths[index] for index in self._examples_of_batch()[0]))
+        silent = [path.decode("utf-8", "backslashreplace") for path in find_silent(paths)]
+        if silent:
+            more = f" and {len(silent) - _MOST_NAMED} more" if len(silent) > _MOST_NAMED else ""
+            named = ", ".join(map(repr, silent[:_MOST_NAMED]))
+            reading = f"These do not answer: {named}{more}. A network drive that is gone would explain it."
+        else:
+            reading = f"The files that were tried do answer ({split.source})."
+        return f"No batch for {secs:.0f} s. Full are the queues {queues}. {reading} Ctrl-C ends the run."
+
+    def _start(self) -> None:
+        assert self._dataset is not None
+        self._iterator = iter(self._dataset)
+        if self._is_training:
+            self.monitor = Monitor(self._iterator, self._settings, self._pool)
+
+    def _stop_iterator(self) -> None:
+        if self.monitor is not None:
+            self.monitor.close()
+        self._iterator = None
 
     def _divide(self, batch: dict[str, tf.Tensor]) -> Any:
         """Gives each replica its share of a batch, without a copy."""
@@ -155,18 +266,59 @@ class Feed(Iterator[Any]):
         with tf.device("/CPU:0"):
             return tf.nest.map_structure(divide, batch)
 
-    def _explanation(self, error: Exception) -> Exception:
-        # The order is fixed, so what failed can only be among the examples of the batch that was asked for.
-        stop = self._position + self.batch_size
-        positions = np.arange(self._position, stop if self._stop is None else min(stop, self._stop))
+    def _skip_or_explain(self, error: Exception) -> Exception | None:
+        """Adds the failed batch's bad images to the skipped ones and returns None; or returns what to raise."""
+        try:
+            examples, seeds = self._examples_of_batch()
+        except tf.errors.OpError as reading:
+            assert isinstance(self._split, RecordSplit)
+            message = explain_shards(self._split, reading)
+            if message is None:
+                message = (
+                    f"{self._split.source} cannot be read, yet each shard seems to be whole now: {reading.message}"
+                )
+            explanation = UserError(message)
+            explanation.__cause__ = error
+            return explanation
         with tf.device("/CPU:0"):
-            indices, seeds = examples_at(
-                positions, num_examples=len(self._split), seed=self._seed, shuffle=self._shuffle
-            )
+            draws = uniform_draws(seeds, max(getattr(self._preprocessing, "num_draws", 0), 1)).numpy()
+        if self._skipped is not None:
+            used = np.flatnonzero(~self._skipped.are_skipped(examples))
+            draws = draws[used] if len(used) else draws[:1]
+            examples = [examples[place] for place in used] or [self._skipped.first_good()]
+            faults = find_faults(self._split, examples, exif=self._settings.exif)
+            if faults and all(fault.is_bad_image for fault in faults.values()):
+                self._skipped.add(faults)
+                return None
         return explain_failure(
             error,
             split=self._split,
             preprocessing=self._preprocessing,
-            indices=[int(index) for index in indices.numpy()],
-            seeds=seeds.numpy(),
+            indices=examples,
+            draws=draws,
+            exif=self._settings.exif,
         )
+
+    def _examples_of_batch(self) -> tuple[list[int], tf.Tensor]:
+        """Returns the numbers of the next batch's examples, and their seeds, int64 [n, 2]."""
+        # The order is fixed, so what failed can only be among the examples of the batch that was asked for.
+        stop = self._position + self.batch_size
+        positions = np.arange(self._position, stop if self._stop is None else min(stop, self._stop))
+        split = self._split
+        with tf.device("/CPU:0"):
+            if not isinstance(split, RecordSplit):
+                index, seeds = examples_at(positions, num_examples=len(split), seed=self._seed, shuffle=self._shuffle)
+                return index.numpy().tolist(), seeds
+            numbers = record_numbers(
+                split, self._settings, seed=self._seed, is_training=self._is_training, start_position=self._position
+            )
+            pairs = list(numbers.take(len(positions)))
+            index = tf.stack([index for index, _ in pairs])
+            return index.numpy().tolist(), example_seeds(
+                tf.stack([epoch for _, epoch in pairs]), index, seed=self._seed
+            )
+
+
+def _take(iterator: Iterator[Any]) -> dict[str, tf.Tensor]:
+    with tf.device("/CPU:0"):
+        return next(iterator)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["examples_at", "fold_in"]
+__all__ = ["example_seeds", "examples_at", "shuffled", "uniform_draws"]
 
-# 2**64 over the golden ratio, as a signed 64-bit number, and a second odd constant (the first multiplier of
-# SplitMix64; Steele, Lea and Flood, 2014): multiples of either are far apart modulo 2**64, so that small run seeds,
-# epochs and draw numbers do not meet.
-_EPOCH_STRIDE = 0x9E3779B97F4A7C15 - 2**64
-_DRAW_STRIDE = 0xBF58476D1CE4E5B9 - 2**64
+# 2**64 over the golden ratio, as a signed 64-bit number: its multiples are far apart modulo 2**64, so that small run
+# seeds and epochs, or draws, do not meet.
+_EPOCH_STRIDE = _DRAW_STRIDE = 0x9E3779B97F4A7C15 - 2**64
 
 # The raw op takes a third seed word; this is what `tf.random.experimental.index_shuffle` sets it to. That function
 # itself cannot take a row of seeds for each index (it pads the rows instead of the columns).
@@ -42,32 +40,63 @@ def examples_at(positions: tf.Tensor, *, num_examples: int, seed: int, shuffle: 
     epoch = positions // num_examples
     index = positions % num_examples
     if shuffle:
-        words = tf.stack(
-            [tf.fill(tf.shape(epoch), tf.constant(_SHUFFLE_FIRST_WORD, tf.int64)), tf.zeros_like(epoch) + seed, epoch],
-            axis=1,
-        )
-        index = tf.raw_ops.RandomIndexShuffle(
-            index=index,
-            seed=words,
-            max_index=tf.constant(num_examples - 1, tf.int64),
-            rounds=_SHUFFLE_ROUNDS,
-        )
-    # The generators scramble what they are given, so the words need only differ; sums wrap around.
-    run = _wrap(seed * _EPOCH_STRIDE)
-    return index, tf.stack([epoch + tf.constant(run, tf.int64), index], axis=1)
+        index = shuffled(index, epoch, count=num_examples, seed=seed)
+    return index, example_seeds(epoch, index, seed=seed)
 
 
-def fold_in(seed: tf.Tensor, draw: int) -> tf.Tensor:
-    """Derives the seed of one of an example's random draws.
+def shuffled(index: tf.Tensor, epoch: tf.Tensor, *, count: int, seed: int) -> tf.Tensor:
+    """Looks up what stands at some places of an epoch's order: a random one of 0..count - 1, exact and without memory.
 
     Args:
-        seed: int64 [2], the example's seed.
-        draw: A number that no other draw for the example uses.
+        index: int64 [k], the places.
+        epoch: int64 [k] or [].
+        count: How many things are put into an order, at least 1.
+        seed: The seed of the run.
 
     Returns:
-        int64 [2], for `tf.random.stateless_uniform` and its kind.
+        int64 [k].
     """
-    return seed + tf.constant([_wrap(draw * _DRAW_STRIDE), 0], tf.int64)
+    epochs = tf.zeros_like(index) + epoch
+    words = tf.stack(
+        [tf.fill(tf.shape(index), tf.constant(_SHUFFLE_FIRST_WORD, tf.int64)), epochs * 0 + seed, epochs], 1
+    )
+    return tf.raw_ops.RandomIndexShuffle(
+        index=index, seed=words, max_index=tf.constant(count - 1, tf.int64), rounds=_SHUFFLE_ROUNDS
+    )
+
+
+def example_seeds(epoch: tf.Tensor, index: tf.Tensor, *, seed: int) -> tf.Tensor:
+    """Returns a stateless seed for each example, int64 [k, 2], from epochs and example numbers, int64 [k] each."""
+    # The generators scramble what they are given, so the words need only differ; sums wrap around.
+    run = _wrap(seed * _EPOCH_STRIDE)
+    return tf.stack([epoch + tf.constant(run, tf.int64), index], axis=1)
+
+
+def uniform_draws(seeds: tf.Tensor, count: int) -> tf.Tensor:
+    """Draws numbers for some examples, each from its own seed.
+
+    They come from a counter-based generator: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014) over seed and
+    draw number. TensorFlow's stateless generators take one seed a call, and this is needed for many at once.
+
+    Args:
+        seeds: int64 [k, 2], as `examples_at` gives them.
+        count: Numbers to draw for each.
+
+    Returns:
+        float32 [k, count], uniform in [0, 1), multiples of 2**-24.
+    """
+    words = tf.bitcast(seeds, tf.uint64)
+    state = _scramble(_scramble(words[:, 0]) + words[:, 1])
+    strides = tf.constant([(draw + 1) * _DRAW_STRIDE % 2**64 for draw in range(count)], tf.uint64)
+    bits = tf.bitwise.right_shift(_scramble(state[:, tf.newaxis] + strides), tf.constant(40, tf.uint64))
+    return tf.cast(bits, tf.float32) * 2.0**-24
+
+
+def _scramble(x: tf.Tensor) -> tf.Tensor:
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint64)))
+        x = x * tf.constant(factor, tf.uint64)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(31, tf.uint64)))
 
 
 def _wrap(number: int) -> int:

@@ -34,15 +34,25 @@ class PipelineSettings:
     """How the four-queue pipeline is laid out. All counts are totals for the process, not per replica.
 
     Attributes:
-        threads: Parallel calls that finish images (resize, flip, colour, mean); 1 to 1024.
-        readers: Parallel calls that read files and decode them; 1 to 1024.
+        threads: Threads that decode and finish images (crop, resize, flip, colour, mean); 1 to 1024.
+        readers: Threads that read files; 1 to 1024.
         batch_size: Examples in a global batch; each replica gets `batch_size / num_replicas` of them.
         filename_capacity: File names waiting for a reader. None: 20 batches' worth, which is a few kilobytes.
-        read_capacity: Decoded windows (uint8) waiting for a preprocessing thread. None: one batch's worth, or twice
-            the larger of `readers` and `threads` where that is more. A 300 x 300 window takes 264 KiB.
+        read_capacity: Files' contents, encoded, waiting for a preprocessing thread. None: one batch's worth, or twice
+            the larger of `readers` and `threads` where that is more; for a source that is read in sequence 20 batches'
+            worth, as in TF-Slim.
+        read_min_after_dequeue: Of the read queue's capacity, for sources that can only be read in sequence: the
+            records that are kept back while training, so that each that is taken is a random one of so many. None: 10
+            batches' worth, or half the read queue's capacity where that is given, and a batch's worth of room is left.
+            Lists are shuffled exactly, so for them nothing is kept back.
         prefetch_capacity: Finished images (float32) waiting to be batched. None: 2 batches' worth. A 224 x 224 image
             takes 588 KiB, a 299 x 299 one 1.02 MiB.
         batch_capacity: Global batches waiting for the training step. None: 2.
+        decoder: `tensorflow`: TensorFlow's ops; `native`: our own op, which must have been built or be possible to
+            build; `auto`: the native one where it can be had and does what the preprocessing needs.
+        scaled_decode: Whether photos much larger than needed are decoded at a half, a quarter or an eighth of their
+            size; the native op always does that.
+        exif: Whether photos are turned as their EXIF orientation says.
         shuffle: Whether training visits the examples in another random order in each epoch. Evaluation never does.
     """
 
@@ -51,9 +61,13 @@ class PipelineSettings:
     batch_size: int = 32
     filename_capacity: int | None = None
     read_capacity: int | None = None
+    read_min_after_dequeue: int | None = None
     prefetch_capacity: int | None = None
     batch_capacity: int | None = None
     shuffle: bool = True
+    decoder: str = "auto"
+    scaled_decode: bool = True
+    exif: bool = True
 
     def queues(self) -> dict[str, QueueSettings]:
         """Works out the four queues, in the order in which an example passes them.
@@ -74,17 +88,37 @@ class PipelineSettings:
             queues[name] = QueueSettings(name, default if capacity is None else capacity, unit)
         return queues
 
-    def check(self, num_examples: int, num_replicas: int = 1, *, is_training: bool = True) -> None:
+    def fitted(self, *, is_sequential: bool, is_training: bool) -> PipelineSettings:
+        """Works out the read queue for a source; of settings that are fitted already nothing is changed.
+
+        Args:
+            is_sequential: Whether the source can only be read in sequence.
+            is_training: Whether the stream is for training; else nothing is shuffled.
+        """
+        if not (is_sequential and is_training and self.shuffle):
+            return dataclasses.replace(self, read_min_after_dequeue=None)
+        batch, capacity, kept = self.batch_size, self.read_capacity, self.read_min_after_dequeue
+        if kept is None:
+            kept = 10 * batch if capacity is None else max(min(capacity // 2, capacity - batch - 1), 0)
+        if capacity is None:
+            capacity = kept + max(10 * batch, 2 * self.readers, 2 * self.threads)
+        return dataclasses.replace(self, read_capacity=capacity, read_min_after_dequeue=kept)
+
+    def check(
+        self, num_examples: int, num_replicas: int = 1, *, is_training: bool = True, is_sequential: bool = False
+    ) -> None:
         """Refuses settings that cannot work, or a queue that defeats itself.
 
         A batch is taken from the prefetch queue at once, so that queue has to hold one. The filename and read queues
         may be as small as 1: their consumers take one element at a time, and producers keep finished ones meanwhile.
+        Of a read queue with a minimum, more than a batch has to be free to be taken.
 
         Args:
             num_examples: Examples in the split.
             num_replicas: Replicas that a batch is divided among.
             is_training: Whether the stream is for training. For evaluation the last batch is padded, so there may be
                 fewer examples than a batch holds.
+            is_sequential: Whether the source can only be read in sequence.
 
         Raises:
             UserError: If a value is refused; the message lists every one, each with its rule and the way out.
@@ -92,6 +126,8 @@ class PipelineSettings:
         problems = self._count_problems()
         if not problems:  # The rules below divide by these and compare them.
             problems = self._batch_problems(num_examples, num_replicas, is_training) + self._queue_problems()
+            if is_training:
+                problems += self._minimum_problems(num_examples, num_replicas, is_sequential)
         if problems:
             raise UserError("\n".join(problems))
 
@@ -102,6 +138,11 @@ class PipelineSettings:
             capacity = getattr(self, f"{name}_capacity")
             if capacity is not None:
                 counts[f"pipeline.queues.{name}.capacity"] = capacity
+        kept = self.read_min_after_dequeue
+        if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or kept < 0):
+            problems.append(
+                f"pipeline.queues.read.min_after_dequeue={kept!r} is refused: it must be a whole number, 0 or more."
+            )
         for key, value in counts.items():
             # bool is an int to Python; `threads: true` in a YAML file is a slip all the same.
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -148,3 +189,34 @@ class PipelineSettings:
             f"could have been ahead. Set it to {self.batch_size} or more, or leave it out for twice the batch size."
         )
         return [problem]
+
+    def _minimum_problems(self, num_examples: int, num_replicas: int, is_sequential: bool) -> list[str]:
+        kept, batch = self.read_min_after_dequeue, self.batch_size
+        if kept is None:
+            return []
+        key = f"pipeline.queues.read.min_after_dequeue={kept}"
+        if not is_sequential:
+            reason = "this dataset is a list, which is shuffled exactly, without a buffer, so that keeping images back"
+            return [f"{key} is refused: {reason} would only cost memory. Leave it out; it is for datasets of records."]
+        if not self.shuffle and kept:
+            reason = "pipeline.shuffle=false, and records are kept back for shuffling alone"
+            return [f"{key} is refused: {reason}. Leave one of them out."]
+        problems = []
+        if kept >= num_examples > 0:
+            fits = max(num_examples - batch, 0)
+            problems.append(
+                f"{key} can never be met: there are {num_examples} training examples, and a queue that waits for "
+                f"{kept} to stay back would never give one out. Set it to {fits} or less."
+            )
+        capacity = self.read_capacity
+        if capacity is not None and capacity - kept <= batch:
+            clones = f", {batch // num_replicas} for each of {num_replicas} replicas" if num_replicas > 1 else ""
+            room = max(capacity - kept, 0)
+            problems.append(
+                f"{key} with pipeline.queues.read.capacity={capacity} defeats itself: {capacity} - {kept} leaves "
+                f"{room} to take, and a batch takes {batch} at once{clones} (pipeline.batch_size). Then the queue is "
+                "down to its minimum after each batch, and the next one waits for the readers as if there were no queue. Set "
+                f"the capacity to {kept + 2 * batch} or more, or the minimum to {max(capacity - 2 * batch, 0)} or less"
+                + ("." if capacity >= 2 * batch else ", and the capacity to twice the batch at the least.")
+            )
+        return problems

@@ -111,13 +111,16 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
 
-    def report(self, step: int, *, loss: float | None = None, learning_rate: float | None = None) -> dict[str, float]:
+    def report(
+        self, step: int, *, loss: float | None = None, learning_rate: float | None = None, note: str | None = None
+    ) -> dict[str, float]:
         """Shows the state at a log interval.
 
         Args:
             step: The step, for which `advance` has been called.
             loss: The loss.
             learning_rate: The learning rate.
+            note: What else to show.
 
         Returns:
             What was measured since the last report: `images_per_sec`, `step_secs` and `input_wait_frac`, the share of
@@ -142,6 +145,8 @@ class Progress:
             speed = rates["images_per_sec"]
             parts.append(f"images/s {speed:.0f}" if speed >= 10 else f"images/s {speed:.2g}")
             parts.append(f"input wait {100 * rates['input_wait_frac']:.0f} %")
+        if note:
+            parts.append(note)
         eta = self._eta()
         if self._bar is not None:
             self._bar.update(self._task, completed=step, status="  ".join(parts), eta=eta)

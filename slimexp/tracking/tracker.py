@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from slimexp.errors import Interrupted, UserError
+from slimexp.tracking.events import FOLDER as EVENTS_FOLDER
+from slimexp.tracking.events import EventFiles
 from slimexp.tracking.location import Location, resolve_uri
 from slimexp.tracking.masking import is_secret_key, mask_text
 from slimexp.tracking.metrics_file import MetricsFile, MetricsRow, truncate_after
@@ -48,11 +50,18 @@ class Tracker:
     """
 
     def __init__(
-        self, location: Location | None, run: OpenRun | None, metrics: MetricsFile, record: _Record, flush_secs: float
+        self,
+        location: Location | None,
+        run: OpenRun | None,
+        metrics: MetricsFile,
+        record: _Record,
+        flush_secs: float,
+        events: EventFiles | None = None,
     ) -> None:
         self._location = location
         self._run = run
         self._metrics = metrics
+        self._events = events
         self._record = record
         self._params = dict(run.params) if run else {}
         self._finished = False
@@ -88,6 +97,7 @@ class Tracker:
         stale_run_id: str | None = None,
         start_dir: Path | None = None,
         flush_secs: float = FLUSH_SECS,
+        tensorboard: bool = False,
     ) -> Tracker:
         """Opens the store and a run in it.
 
@@ -115,6 +125,7 @@ class Tracker:
             stale_run_id: A run that was killed and will not go on: the store is told that it is KILLED.
             start_dir: The folder the user started in; by default the working folder.
             flush_secs: How often metrics are sent.
+            tensorboard: Whether to write event files below `run_dir` as well; the first row then imports TensorFlow.
 
         Returns:
             The tracker.
@@ -154,7 +165,8 @@ class Tracker:
                 "params": flat,
             },
         )
-        tracker = cls(location, run, metrics, record, flush_secs)
+        events = EventFiles(run_dir / EVENTS_FOLDER, resume_step=resume_step) if tensorboard and run_dir else None
+        tracker = cls(location, run, metrics, record, flush_secs, events)
         record.write()
         if run is not None and run.resumes:
             tracker._send_resume(run, flat, clean, resume_step)
@@ -188,7 +200,7 @@ class Tracker:
         return self._spent_secs
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Appends a line to `metrics.jsonl`; the store gets it within some seconds.
+        """Appends a line to `metrics.jsonl`; the store gets it within some seconds, and the event files.
 
         A value that is not finite stays in the file, as text. The store gets a tag for the first one of each metric,
         e.g. `nonfinite.train/loss` = `nan at step 12`.
@@ -207,6 +219,8 @@ class Tracker:
                 if self._write_error is None:
                     self._write_error = error.strerror or str(error)
                     _LOG.warning("%s cannot be written: %s. The run goes on.", self._metrics.path, self._write_error)
+            if self._events is not None:
+                self._events.write(row.step, row.metrics, row.time)
         self._spent_secs += time.perf_counter() - began
 
     def log_params(self, params: Mapping[str, Any]) -> None:
@@ -218,6 +232,7 @@ class Tracker:
         new = {key: value for key, value in flat.items() if key not in self._params}
         self._params.update(new)
         self._record.content["params"] = {**self._record.content["params"], **new}
+        self._record.write()  # A run that is killed goes on with these.
         if self._sender is not None:
             self._sender.put_params(new)
 
@@ -256,6 +271,8 @@ class Tracker:
         if message:
             self.set_tags({MESSAGE_TAG: message})
         self._finished = True
+        if self._events is not None:
+            self._events.close()
         unsent = Unsent()
         if self._sender is not None:
             unsent = self._sender.finish(status, idle_secs=_IDLE_SECS, total_secs=_TOTAL_SECS)
@@ -340,6 +357,7 @@ def _open_metrics(run_dir: Path | None, resume_step: int | None, anew: bool) -> 
         truncate_after(path, resume_step)
     elif anew:
         _set_aside(path)
+        _set_aside(run_dir / EVENTS_FOLDER)
     return MetricsFile(path)
 
 

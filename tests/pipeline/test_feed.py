@@ -83,9 +83,9 @@ def test_it_goes_on_from_a_position(split: Split) -> None:
 
 
 class Slow(PlainPreprocessing):
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.05), [], [])]):
-            return super().finish(image, seed)
+            return super().finish(image, draws)
 
 
 def test_the_wait_is_measured(split: Split) -> None:
@@ -175,12 +175,12 @@ def fail(image: Any) -> Any:
 
 
 class Raising(PlainPreprocessing):
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        return super().finish(tf.ensure_shape(tf.py_function(fail, [image], tf.uint8), [None, None, 3]), seed)
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+        return super().finish(tf.ensure_shape(tf.py_function(fail, [image], tf.uint8), [None, None, 3]), draws)
 
 
 class Leaving(PlainPreprocessing):
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         return tf.stack([0, 1, height, width])
 
 
@@ -215,14 +215,14 @@ def test_a_failure_that_does_not_come_back(split: Split, damaged: Callable) -> N
 
 
 class Branching(PlainPreprocessing):
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         if tf.reduce_mean(tf.cast(image, tf.float32)) > 0:  # Python's own `if` on a tensor.
             image = 255 - image
-        return super().finish(image, seed)
+        return super().finish(image, draws)
 
 
 def test_a_preprocessing_may_branch_on_tensors(split: Split) -> None:
-    with feed(split, Branching(8)) as branching, feed(split) as plain:
+    with feed(split, Branching(8)) as branching, feed(split, decoder="tensorflow") as plain:
         np.testing.assert_allclose(next(branching)["image"], -next(plain)["image"].numpy(), atol=1e-5)
 
 

@@ -56,6 +56,75 @@ def test_what_cannot_work_is_refused(values: dict[str, Any], examples: int, repl
         PipelineSettings(**values).check(examples, replicas)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, (640, 320)),  # TF-Slim's: 20 batches, of which 10 stay.
+        ({"read_capacity": 200}, (200, 100)),
+        ({"read_capacity": 50}, (50, 17)),
+        ({"read_capacity": 1}, (1, 0)),
+        ({"read_min_after_dequeue": 1000}, (1320, 1000)),
+        ({"read_min_after_dequeue": 0}, (320, 0)),
+        ({"read_min_after_dequeue": 10, "readers": 512}, (1034, 10)),
+        ({"read_min_after_dequeue": 10, "read_capacity": 99}, (99, 10)),
+    ],
+)
+def test_the_read_queue_of_a_source_that_is_read_in_sequence(values: dict[str, Any], expected: tuple[int, int]) -> None:
+    fitted = PipelineSettings(**values).fitted(is_sequential=True, is_training=True)
+    assert (fitted.queues()["read"].capacity, fitted.read_min_after_dequeue) == expected
+    assert fitted.fitted(is_sequential=True, is_training=True) == fitted
+    if values.get("read_capacity") != 1:
+        fitted.check(100_000, is_sequential=True)
+
+
+def test_nothing_is_kept_back_of_lists_and_in_evaluation() -> None:
+    settings = PipelineSettings(read_min_after_dequeue=10)
+    plain = PipelineSettings()
+    assert settings.fitted(is_sequential=True, is_training=False) == plain
+    assert settings.fitted(is_sequential=False, is_training=True) == plain
+    assert PipelineSettings(shuffle=False).fitted(is_sequential=True, is_training=True).read_min_after_dequeue is None
+    settings.check(5, is_training=False, is_sequential=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "replicas", "is_sequential", "message"),
+    [
+        (
+            {"read_min_after_dequeue": 8},
+            1,
+            False,
+            r"min_after_dequeue=8 is refused: this dataset is a list, .* exactly",
+        ),
+        ({"read_min_after_dequeue": -1}, 1, True, r"min_after_dequeue=-1 is refused: it must be a whole number, 0 or"),
+        (
+            {"read_min_after_dequeue": 8, "shuffle": False},
+            1,
+            True,
+            r"refused: pipeline\.shuffle=false, and records are",
+        ),
+        ({"read_min_after_dequeue": 100}, 1, True, r"=100 can never be met: there are 100 .*Set it to 68 or less"),
+        # The seed's own: 16 - 8 leaves what 8 clones take at once.
+        (
+            {"read_min_after_dequeue": 8, "read_capacity": 16, "batch_size": 8},
+            8,
+            True,
+            r"=8 with .*\.capacity=16 defeats itself: 16 - 8 leaves 8 .* takes 8 at once, 1 for each of 8 replicas.* 24 or",
+        ),
+        (
+            {"read_min_after_dequeue": 20, "read_capacity": 10, "batch_size": 8},
+            1,
+            True,
+            r"10 - 20 leaves 0 to take.*the capacity to 36 or more, .*twice the batch",
+        ),
+    ],
+)
+def test_a_minimum_that_cannot_work_is_refused(
+    values: dict[str, Any], replicas: int, is_sequential: bool, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        PipelineSettings(**values).check(100, replicas, is_sequential=is_sequential)
+
+
 def test_evaluation_takes_fewer_examples_than_a_batch() -> None:
     PipelineSettings().check(1, is_training=False)
 

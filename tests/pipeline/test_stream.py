@@ -12,6 +12,7 @@ import tensorflow as tf
 from slimexp.dataset.split import Split
 from slimexp.errors import UserError
 from slimexp.pipeline import PipelineSettings, build_dataset
+from slimexp.pipeline.native import ops
 from slimexp.pipeline.preprocessing import (
     CifarnetPreprocessing,
     InceptionPreprocessing,
@@ -19,6 +20,7 @@ from slimexp.pipeline.preprocessing import (
     PlainPreprocessing,
     Preprocessing,
     VggPreprocessing,
+    WindowPreprocessing,
 )
 
 ALL: dict[str, Callable[[], Preprocessing]] = {
@@ -32,7 +34,7 @@ ALL: dict[str, Callable[[], Preprocessing]] = {
 
 
 def build(split: Split, preprocessing: object = None, **values: object) -> tf.data.Dataset:
-    options = {"seed": 3, "is_training": True, "start_position": 0}
+    options = {"seed": 3, "is_training": True, "start_position": 0, "read_file": tf.io.read_file}
     options = {name: values.pop(name, default) for name, default in options.items()}
     settings = PipelineSettings(**{"batch_size": 4, "readers": 2, "threads": 2, **values})
     return build_dataset(split, preprocessing=preprocessing or PlainPreprocessing(8), settings=settings, **options)
@@ -42,10 +44,16 @@ def digest(batch: dict[str, tf.Tensor]) -> str:
     return hashlib.sha256(b"".join(batch[name].numpy().tobytes() for name in sorted(batch))).hexdigest()
 
 
+@pytest.mark.parametrize("decoder", ["tensorflow", "native"])
 @pytest.mark.parametrize("name", list(ALL))
-def test_the_stream_is_the_same_for_any_thread_counts_and_goes_on_anywhere(split: Split, name: str) -> None:
+def test_the_stream_is_the_same_for_any_thread_counts_and_goes_on_anywhere(
+    split: Split, name: str, decoder: str
+) -> None:
+    if decoder == "native" and not (isinstance(ALL[name](), WindowPreprocessing) and ops.available()):
+        pytest.skip("the native op does not do this preprocessing, or has not been built")
+
     def digests(count: int = 20, **values: object) -> list[str]:
-        return [digest(batch) for batch in build(split, ALL[name](), **values).take(count)]
+        return [digest(batch) for batch in build(split, ALL[name](), decoder=decoder, **values).take(count)]
 
     whole = digests(readers=1, threads=1)
     assert len(set(whole)) == 20
@@ -73,7 +81,7 @@ def test_another_run_seed_is_another_stream(split: Split) -> None:
 
 
 def test_batches_hold_the_right_images_and_labels(split: Split) -> None:
-    dataset = build(split, shuffle=False, batch_size=10)
+    dataset = build(split, shuffle=False, batch_size=10, decoder="tensorflow", scaled_decode=False)
     assert dataset.element_spec == {
         "image": tf.TensorSpec([10, 8, 8, 3], tf.float32),
         "label": tf.TensorSpec([10], tf.int32),
@@ -87,7 +95,8 @@ def test_batches_hold_the_right_images_and_labels(split: Split) -> None:
         assert batch["valid"].numpy().all()
         assert (batch["label"].numpy() == split.labels[batch["index"]]).all()
         for index, image in zip(batch["index"], batch["image"], strict=True):
-            whole = tf.io.decode_jpeg(tf.io.read_file(split.paths[int(index)]), channels=3)
+            contents = tf.io.read_file(split.paths[int(index)])
+            whole = tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE")
             np.testing.assert_allclose(image, (tf.image.resize(whole, [8, 8]) - 127.5) / 127.5, atol=1e-5)
 
 
@@ -136,42 +145,47 @@ class Gauge:
 
 
 class Gauged:
-    """A preprocessing of one's own, which counts the parallel calls of both halves."""
+    """A preprocessing of one's own, which counts its parallel calls."""
 
     size_px = 2
 
     def __init__(self) -> None:
-        self.reading, self.finishing = Gauge(), Gauge()
+        self.gauge = Gauge()
 
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        zero = tf.ensure_shape(tf.py_function(self.reading, [], tf.int32), [])
-        return tf.stack([zero, 0, height, width])
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+        return tf.stack([0, 0, height, width])
 
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        zero = tf.ensure_shape(tf.py_function(self.finishing, [], tf.int32), [])
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+        zero = tf.ensure_shape(tf.py_function(self.gauge, [], tf.int32), [])
         return tf.zeros([2, 2, 3]) + tf.cast(zero, tf.float32)
 
 
 @pytest.mark.parametrize(("readers", "threads"), [(1, 1), (3, 2), (8, 8), (9, 4)])
 def test_thread_counts_are_obeyed_exactly(split: Split, readers: int, threads: int) -> None:
-    preprocessing = Gauged()
-    for _ in build(split, preprocessing, readers=readers, threads=threads, batch_size=8).take(16):
+    reading, preprocessing = Gauge(), Gauged()
+
+    def read_file(path: tf.Tensor) -> tf.Tensor:
+        zero = tf.ensure_shape(tf.py_function(reading, [], tf.int32), [])
+        return tf.io.read_file(tf.strings.join([path, tf.strings.substr("", 0, zero)]))
+
+    values = {"readers": readers, "threads": threads, "batch_size": 8, "decoder": "tensorflow"}
+    for _ in build(split, preprocessing, read_file=read_file, **values).take(16):
         pass
-    assert (preprocessing.reading.most, preprocessing.finishing.most) == (readers, threads)
+    assert (reading.most, preprocessing.gauge.most) == (readers, threads)
 
 
 class Half:
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         return tf.stack([0, 0, height, width])
 
 
 class Bytes(Half):
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         return tf.image.resize(image, [4, 4], method="nearest")
 
 
 class Shapeless(Half):
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         return tf.cast(image, tf.float32)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slimexp.pipeline.preprocessing.base import Preprocessing, PreprocessingLike
+from slimexp.pipeline.preprocessing.base import Preprocessing, PreprocessingLike, WindowPreprocessing
 from slimexp.pipeline.preprocessing.cifarnet import CifarnetPreprocessing
 from slimexp.pipeline.preprocessing.inception import InceptionPreprocessing
 from slimexp.pipeline.preprocessing.lenet import LenetPreprocessing
@@ -17,4 +17,5 @@ __all__ = [
     "Preprocessing",
     "PreprocessingLike",
     "VggPreprocessing",
+    "WindowPreprocessing",
 ]

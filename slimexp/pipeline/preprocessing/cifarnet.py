@@ -8,8 +8,6 @@ from slimexp.pipeline.preprocessing import base
 
 __all__ = ["CifarnetPreprocessing"]
 
-_CROP_DRAW, _FLIP_DRAW, _COLOR_DRAW = 1, 2, 3
-
 
 class CifarnetPreprocessing(base.Preprocessing):
     """Shifts, mirrors and relights small pictures, and brings each to mean 0 and standard deviation 1.
@@ -52,33 +50,35 @@ class CifarnetPreprocessing(base.Preprocessing):
             contrast_max,
             f"must not be below preprocessing.contrast_min={contrast_min}",
         )
+        self.num_draws = 5 if is_training else 0
         self.padding = padding
         self.flip = flip
         self.brightness = brightness
         self.contrast_min, self.contrast_max = contrast_min, contrast_max
 
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Chooses the whole picture (training) or the centre; see the base class."""
         # How much black a training crop has on which side depends on the picture's size, which `finish` is not told.
         if self.is_training:
             return base.full_window(height, width)
         return base.centre_window(height, width, self.size_px)
 
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Crops, mirrors and relights (training) or pads, and standardises; see the base class."""
         if not self.is_training:
             return tf.image.per_image_standardization(base.crop_or_pad(image, self.size_px))
-        image = self._random_crop(image, seed)
+        image = self._random_crop(image, draws)
         if self.flip:
-            image = base.maybe_flip(image, base.draw_uniforms(seed, _FLIP_DRAW, 1)[0])
-        light, contrast = base.draw_uniforms(seed, _COLOR_DRAW, 2)
+            cropped = image
+            image = tf.cond(draws[4] < 0.5, lambda: tf.reverse(cropped, [1]), lambda: cropped)
+        light, contrast = draws[2], draws[3]
         image = tf.cast(image, tf.float32) + base.draw_between(light, -self.brightness, self.brightness)
         image = tf.image.adjust_contrast(image, base.draw_between(contrast, self.contrast_min, self.contrast_max))
         return tf.image.per_image_standardization(image)
 
-    def _random_crop(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def _random_crop(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         pads, starts = [], []
-        for side, uniform in zip(tf.unstack(tf.shape(image)[:2]), base.draw_uniforms(seed, _CROP_DRAW, 2), strict=True):
+        for side, uniform in zip(tf.unstack(tf.shape(image)[:2]), (draws[0], draws[1]), strict=True):
             padded = tf.maximum(side + 2 * self.padding, self.size_px)
             before = (padded - side) // 2
             pads.append(tf.stack([before, padded - side - before]))

@@ -7,35 +7,23 @@ A. G. Howard: Some Improvements on Deep Convolutional Neural Network Based Image
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from slimexp.pipeline.preprocessing import base
 
 __all__ = ["InceptionPreprocessing"]
 
-# TF-Slim's colour distortions.
-_BRIGHTNESS = 32 / 255
-_SATURATION = (0.5, 1.5)
-_HUE = 0.2
-_CONTRAST = (0.5, 1.5)
+# TF-Slim's colour distortions: brightness, saturation, hue, contrast.
+_COLOR_LOW = np.array([-32 / 255, 0.5, -0.2, 0.5], np.float32)
+_COLOR_HIGH = np.array([32 / 255, 1.5, 0.2, 1.5], np.float32)
 
 # The orders in which they are applied; one is drawn for each image.
-_FAST_ORDERS = (("brightness", "saturation"), ("saturation", "brightness"))
-_FULL_ORDERS = (
-    ("brightness", "saturation", "hue", "contrast"),
-    ("saturation", "brightness", "contrast", "hue"),
-    ("contrast", "hue", "brightness", "saturation"),
-    ("hue", "saturation", "contrast", "brightness"),
-)
-
-_WINDOW_DRAW, _FLIP_DRAW, _COLOR_DRAW = 1, 2, 3
-
-Distortion = Callable[[tf.Tensor], tf.Tensor]
+_ORDERS = {"none": (), "fast": ("bs", "sb"), "full": ("bshc", "sbch", "chbs", "hscb")}
 
 
-class InceptionPreprocessing(base.Preprocessing):
+class InceptionPreprocessing(base.WindowPreprocessing):
     """Cuts a random box, resizes it to a square, perhaps mirrors it, distorts its colours and scales to -1..1.
 
     The box is drawn as `tf.image.sample_distorted_bounding_box` draws it, in closed form: the ratio of width to
@@ -105,22 +93,28 @@ class InceptionPreprocessing(base.Preprocessing):
         self.flip = flip
         self.color = mode
         self.central_fraction = central_fraction
+        self.color_orders = _ORDERS[mode]
+        self.num_draws = 10 if is_training else 0
+        self.scale = 2 / 255
+        self.offset = np.full(3, -1, np.float32)
 
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Draws the box, or takes the centre; see the base class."""
         if not self.is_training:
             return self._centre(height, width)
-        return self._draw_box(height, width, seed)
+        return self._draw_box(height, width, draws)
 
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Mirrors (training), resizes, distorts the colours (training) and scales; see the base class."""
-        if self.is_training and self.flip:
-            image = base.maybe_flip(image, base.draw_uniforms(seed, _FLIP_DRAW, 1)[0])
-        image = base.resize_bilinear(image, self.size_px)
-        if not self.is_training or self.color == "none":
-            return image * (2 / 255) - 1.0
-        image = self._distort_color(image * (1 / 255), base.draw_uniforms(seed, _COLOR_DRAW, 5))
-        return tf.clip_by_value(image, 0.0, 1.0) * 2.0 - 1.0
+    def flips(self, draws: tf.Tensor) -> tf.Tensor | None:
+        """Mirrors half of the training images; see the base class."""
+        return draws[..., 4] < 0.5 if self.is_training and self.flip else None
+
+    def colors(self, draws: tf.Tensor) -> tf.Tensor | None:
+        """Draws an order, brightness, saturation, hue and contrast; see the base class."""
+        if not self.is_training or not self.color_orders:
+            return None
+        order = base.draw_integer(draws[..., 9], 0, len(self.color_orders) - 1)
+        values = draws[..., 5:9] * (_COLOR_HIGH - _COLOR_LOW) + _COLOR_LOW
+        return tf.concat([tf.cast(order, tf.float32)[..., tf.newaxis], values], axis=-1)
 
     def _centre(self, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
         starts = []
@@ -129,43 +123,27 @@ class InceptionPreprocessing(base.Preprocessing):
             margin = tf.cast(side, tf.float64) * ((1 - self.central_fraction) / 2)
             starts.append(tf.cast(margin, tf.int32))
         y, x = starts
-        return tf.stack([y, x, height - 2 * y, width - 2 * x])
+        return tf.stack([y, x, height - 2 * y, width - 2 * x], axis=-1)
 
-    def _draw_box(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        draws = base.draw_uniforms(seed, _WINDOW_DRAW, 4)
-        full_height, full_width = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
-        area = full_height * full_width
-        least = self.area_min * area
+    def _draw_box(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+        # Few ops: each costs a thousandth of the image.
+        for_ratio, for_height, down, right = tf.unstack(draws[..., :4], axis=-1)
+        sides = tf.stack([height, width], axis=-1)
+        picture = tf.cast(sides, tf.float32)
+        full_height, full_width = tf.unstack(picture, axis=-1)
         # A box of ratio r has at most the area min(height**2 * r, width**2 / r).
-        ratio_low = tf.maximum(self.ratio_min, least / (full_height * full_height))
-        ratio_high = tf.minimum(self.ratio_max, full_width * full_width / least)
-        ratio = ratio_low + draws[0] * (ratio_high - ratio_low)
-        highest = tf.minimum(tf.minimum(full_height, full_width / ratio), tf.sqrt(self.area_max * area / ratio))
-        lowest = tf.minimum(tf.sqrt(least / ratio), highest)
-        box_height = lowest + draws[1] * (highest - lowest)
-        rows = tf.clip_by_value(tf.cast(tf.round(box_height), tf.int32), 1, height)
-        columns = tf.clip_by_value(tf.cast(tf.round(box_height * ratio), tf.int32), 1, width)
-        y = base.draw_integer(draws[2], 0, height - rows)
-        x = base.draw_integer(draws[3], 0, width - columns)
-        return tf.where(ratio_low <= ratio_high, tf.stack([y, x, rows, columns]), base.full_window(height, width))
-
-    def _distort_color(self, image: tf.Tensor, draws: list[tf.Tensor]) -> tf.Tensor:
-        """Distorts the colours of an image, float32 in 0..1; the result may leave that range."""
-        steps: dict[str, Distortion] = {
-            "brightness": lambda x: x + base.draw_between(draws[0], -_BRIGHTNESS, _BRIGHTNESS),
-            "saturation": lambda x: tf.image.adjust_saturation(x, base.draw_between(draws[1], *_SATURATION)),
-            "hue": lambda x: tf.image.adjust_hue(x, base.draw_between(draws[2], -_HUE, _HUE)),
-            "contrast": lambda x: tf.image.adjust_contrast(x, base.draw_between(draws[3], *_CONTRAST)),
-        }
-        orders = _FAST_ORDERS if self.color == "fast" else _FULL_ORDERS
-
-        def applied(order: tuple[str, ...]) -> Callable[[], tf.Tensor]:
-            def branch() -> tf.Tensor:
-                distorted = image
-                for name in order:
-                    distorted = steps[name](distorted)
-                return distorted
-
-            return branch
-
-        return tf.switch_case(base.draw_integer(draws[4], 0, len(orders) - 1), [applied(order) for order in orders])
+        shape = full_width / full_height
+        ratio_low = tf.maximum(self.ratio_min, shape * self.area_min)
+        ratio_high = tf.minimum(self.ratio_max, shape / self.area_min)
+        ratio = ratio_low + for_ratio * (ratio_high - ratio_low)
+        of_full_area = tf.sqrt(full_height * full_width / ratio)  # The height of a box of the whole picture's area.
+        highest = tf.minimum(full_height, full_width / ratio)
+        if self.area_max < 1:
+            highest = tf.minimum(highest, of_full_area * self.area_max**0.5)
+        lowest = tf.minimum(of_full_area * self.area_min**0.5, highest)
+        box_height = lowest + for_height * (highest - lowest)
+        box = tf.stack([box_height, box_height * ratio], axis=-1)
+        box = tf.where((ratio_low <= ratio_high)[..., tf.newaxis], box, picture)
+        box = tf.clip_by_value(tf.cast(tf.round(box), tf.int32), 1, sides)
+        corner = base.draw_integer(tf.stack([down, right], axis=-1), 0, sides - box)
+        return tf.concat([corner, box], axis=-1)

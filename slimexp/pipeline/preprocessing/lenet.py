@@ -23,10 +23,10 @@ class LenetPreprocessing(base.Preprocessing):
         """Takes the side of the finished image; see the base class."""
         super().__init__(size_px, is_training=is_training)
 
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Chooses the centre; see the base class."""
         return base.centre_window(height, width, self.size_px)
 
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def finish(self, image: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Pads where needed, and scales; see the base class."""
         return (tf.cast(base.crop_or_pad(image, self.size_px), tf.float32) - _MEAN) / _SCALE

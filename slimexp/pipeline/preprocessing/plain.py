@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from slimexp.pipeline.preprocessing import base
@@ -9,7 +10,7 @@ from slimexp.pipeline.preprocessing import base
 __all__ = ["PlainPreprocessing"]
 
 
-class PlainPreprocessing(base.Preprocessing):
+class PlainPreprocessing(base.WindowPreprocessing):
     """Resizes the whole picture to a square, whatever its proportions, and scales it: (x - mean) / scale."""
 
     def __init__(self, size_px: int, *, is_training: bool = False, mean: float = 127.5, scale: float = 127.5) -> None:
@@ -26,12 +27,9 @@ class PlainPreprocessing(base.Preprocessing):
         """
         super().__init__(size_px, is_training=is_training)
         base.require(scale != 0, "preprocessing.scale", scale, "must not be 0, as pixels are divided by it")
-        self.mean, self.scale = mean, scale
+        self.scale = 1 / scale
+        self.offset = np.full(3, -mean / scale, np.float32)
 
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Chooses the whole picture; see the base class."""
         return base.full_window(height, width)
-
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Resizes and scales; see the base class."""
-        return (base.resize_bilinear(image, self.size_px) - self.mean) / self.scale

@@ -17,10 +17,8 @@ __all__ = ["VggPreprocessing"]
 # The crop that the resize sides are meant for.
 _REFERENCE_SIZE_PX = 224
 
-_WINDOW_DRAW, _FLIP_DRAW = 1, 2
 
-
-class VggPreprocessing(base.Preprocessing):
+class VggPreprocessing(base.WindowPreprocessing):
     """Cuts a square out of the picture, resizes it, perhaps mirrors it, and subtracts the mean colour.
 
     The recipe is: resize so that the shorter side becomes S, then crop 224 x 224. Here the same crop is worked out in
@@ -77,26 +75,23 @@ class VggPreprocessing(base.Preprocessing):
         self.resize_side_max = max(min(resize_side_max, greatest), resize_side_min)
         self.eval_resize_side = eval_resize_side
         self.flip = flip
-        # A constant of the image's own shape is subtracted faster than three numbers are spread over it.
-        self._mean_image = np.tile(np.asarray(means, np.float32), (size_px, size_px, 1))
+        self.num_draws = 3 + flip if is_training else 0
+        self.offset = -np.asarray(means, np.float32)
 
-    def window(self, height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def window(self, height: tf.Tensor, width: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
         """Chooses the square that a crop after resizing would show; see the base class."""
         shorter = tf.minimum(height, width)
         if not self.is_training:
             return base.centre_window(height, width, self._crop_side(shorter, self.eval_resize_side))
-        scale, down, right = base.draw_uniforms(seed, _WINDOW_DRAW, 3)
+        scale, down, right = (draws[..., n] for n in range(3))
         side = self._crop_side(shorter, base.draw_integer(scale, self.resize_side_min, self.resize_side_max))
         y = base.draw_integer(down, 0, height - side)
         x = base.draw_integer(right, 0, width - side)
-        return tf.stack([y, x, side, side])
+        return tf.stack([y, x, side, side], axis=-1)
 
-    def finish(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Mirrors (training), resizes and subtracts the mean; see the base class."""
-        if self.is_training and self.flip:
-            # Before resizing there are mostly fewer bytes to turn round: uint8 against float32.
-            image = base.maybe_flip(image, base.draw_uniforms(seed, _FLIP_DRAW, 1)[0])
-        return base.resize_bilinear(image, self.size_px) - self._mean_image
+    def flips(self, draws: tf.Tensor) -> tf.Tensor | None:
+        """Mirrors half of the training images; see the base class."""
+        return draws[..., 3] < 0.5 if self.is_training and self.flip else None
 
     @staticmethod
     def _crop_side(shorter: tf.Tensor, resize_side: tf.Tensor | int) -> tf.Tensor:

@@ -6,10 +6,9 @@ import tensorflow as tf
 
 from slimexp.errors import UserError
 from slimexp.pipeline import preprocessing as package
-from slimexp.pipeline.order import fold_in
 from slimexp.pipeline.preprocessing import base
 
-SEED = np.array([11, 12], np.int64)
+DRAWS = np.random.default_rng(1).random(10, np.float32)
 
 ALL = {
     "vgg": lambda training: package.VggPreprocessing(24, is_training=training),
@@ -20,11 +19,11 @@ ALL = {
 }
 
 
-def run(preprocessing: package.Preprocessing, picture: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def run(preprocessing: package.Preprocessing, picture: tf.Tensor, draws: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     shape = tf.shape(picture)
-    window = preprocessing.window(shape[0], shape[1], seed)
+    window = preprocessing.window(shape[0], shape[1], draws)
     part = tf.slice(picture, [window[0], window[1], 0], [window[2], window[3], 3])
-    return window, preprocessing.finish(part, seed)
+    return window, preprocessing.finish(part, draws)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -39,7 +38,7 @@ def test_any_picture_size_eagerly_and_inside_a_dataset(name: str, training: bool
         yield from pictures
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec([None, None, 3], tf.uint8)).map(
-        lambda picture: run(preprocessing, picture, SEED)
+        lambda picture: run(preprocessing, picture, DRAWS)
     )
     assert dataset.element_spec[1] == tf.TensorSpec([24, 24, 3], tf.float32)
     for picture, (window, image) in zip(pictures, dataset, strict=True):
@@ -48,7 +47,7 @@ def test_any_picture_size_eagerly_and_inside_a_dataset(name: str, training: bool
         assert min(height, width) >= 1
         assert y + height <= picture.shape[0]
         assert x + width <= picture.shape[1]
-        eager_window, eager_image = run(preprocessing, tf.constant(picture), SEED)
+        eager_window, eager_image = run(preprocessing, tf.constant(picture), DRAWS)
         assert (eager_window.numpy() == window.numpy()).all()
         np.testing.assert_allclose(eager_image, image, atol=2e-5 * max(1, np.abs(image).max()))
         assert np.isfinite(image).all()
@@ -57,17 +56,29 @@ def test_any_picture_size_eagerly_and_inside_a_dataset(name: str, training: bool
 @pytest.mark.parametrize("name", ["vgg", "inception", "cifarnet"])
 def test_training_depends_on_the_seed_alone_and_evaluation_not_even_on_it(name: str) -> None:
     picture = tf.constant(np.random.default_rng(0).integers(0, 256, (60, 50, 3), np.uint8))
-    other = np.array([11, 13], np.int64)
+    other = np.random.default_rng(2).random(10, np.float32)
     training, evaluation = ALL[name](True), ALL[name](False)
-    first, again, differs = (run(training, picture, seed)[1].numpy() for seed in (SEED, SEED, other))
+    first, again, differs = (run(training, picture, seed)[1].numpy() for seed in (DRAWS, DRAWS, other))
     assert (first == again).all()
     assert (first != differs).any()
-    assert (run(evaluation, picture, SEED)[1].numpy() == run(evaluation, picture, other)[1].numpy()).all()
+    assert (run(evaluation, picture, DRAWS)[1].numpy() == run(evaluation, picture, other)[1].numpy()).all()
 
 
-def test_uniforms_are_those_of_the_public_function() -> None:
-    expected = tf.random.stateless_uniform([4], fold_in(SEED, 7), alg="philox")
-    assert [float(u) for u in base.draw_uniforms(SEED, 7, 4)] == expected.numpy().tolist()
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["vgg", "inception", "plain"])
+def test_many_pictures_at_once_are_as_one_by_one(name: str, training: bool) -> None:
+    preprocessing = ALL[name](training)
+    assert isinstance(preprocessing, package.WindowPreprocessing)
+    sizes = np.array([(1, 1), (1, 50), (50, 1), (23, 25), (90, 60), (7, 300), (2000, 20), (1200, 1600)], np.int32)
+    draws = np.random.default_rng(0).random((len(sizes), max(preprocessing.num_draws, 1)), np.float32)
+    height, width = tf.constant(sizes[:, 0]), tf.constant(sizes[:, 1])
+    one_by_one = [preprocessing.window(*size, row) for *size, row in zip(height, width, draws, strict=True)]
+    assert preprocessing.window(height, width, draws).numpy().tolist() == np.array(one_by_one).tolist()
+    for method in (preprocessing.flips, preprocessing.colors):
+        together = method(tf.constant(draws))
+        assert (together is None) == (method(tf.constant(draws[0])) is None)
+        if together is not None:
+            assert (together.numpy() == np.array([method(tf.constant(row)) for row in draws])).all()
 
 
 def test_integers_cover_their_range_evenly() -> None:
@@ -92,12 +103,6 @@ def test_crop_or_pad_is_that_of_tensorflow(shape: tuple[int, int]) -> None:
     picture = np.random.default_rng(0).integers(1, 256, (*shape, 3), np.uint8)
     expected = tf.image.resize_with_crop_or_pad(picture, 6, 6).numpy()
     assert (base.crop_or_pad(tf.constant(picture), 6).numpy() == expected).all()
-
-
-def test_flip_mirrors_left_and_right() -> None:
-    image = tf.reshape(tf.range(6), [1, 2, 3])
-    assert base.maybe_flip(image, tf.constant(0.49)).numpy().tolist() == [[[3, 4, 5], [0, 1, 2]]]
-    assert base.maybe_flip(image, tf.constant(0.5)).numpy().tolist() == image.numpy().tolist()
 
 
 def test_bilinear_is_that_of_a_numpy_twin() -> None:

@@ -7,19 +7,21 @@ import pytest
 import tensorflow as tf
 
 from slimexp.errors import UserError
-from slimexp.pipeline.preprocessing import base
+from slimexp.pipeline.order import uniform_draws
 from slimexp.pipeline.preprocessing.inception import InceptionPreprocessing
 
 HEIGHT, WIDTH = 400, 600
 
 
-def seed(number: int) -> tf.Tensor:
-    return tf.constant([number, 1], tf.int64)
+def draws(number: int) -> tf.Tensor:
+    return uniform_draws(tf.constant([[number, 1]], tf.int64), 10)[0]
 
 
 def windows(preprocessing: InceptionPreprocessing, height: int, width: int, count: int) -> np.ndarray:
     dataset = tf.data.Dataset.range(count).map(
-        lambda number: preprocessing.window(tf.constant(height), tf.constant(width), tf.stack([number, 1]))
+        lambda number: preprocessing.window(
+            tf.constant(height), tf.constant(width), uniform_draws(tf.stack([number, 1])[tf.newaxis], 10)[0]
+        )
     )
     return np.array(list(dataset.as_numpy_iterator()))
 
@@ -62,11 +64,11 @@ def test_an_extreme_picture_keeps_the_least_area() -> None:
 
 def test_evaluation_is_the_central_crop_resized(photo: np.ndarray) -> None:
     preprocessing = InceptionPreprocessing(75, is_training=False)
-    y, x, height, width = preprocessing.window(tf.constant(427), tf.constant(640), seed(0)).numpy()
+    y, x, height, width = preprocessing.window(tf.constant(427), tf.constant(640), draws(0)).numpy()
     crop = tf.image.central_crop(photo, 0.875)
     assert (photo[y : y + height, x : x + width] == crop.numpy()).all()
     expected = (tf.image.resize(tf.image.convert_image_dtype(crop, tf.float32), [75, 75]) - 0.5) * 2
-    found = preprocessing.finish(tf.constant(crop), seed(0))
+    found = preprocessing.finish(tf.constant(crop), draws(0))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -87,14 +89,14 @@ def test_colours_are_those_of_a_twin(photo: np.ndarray, mode: str) -> None:
     }
     seen = set()
     for number in range(16):
-        uniforms = [float(u) for u in base.draw_uniforms(seed(number), 3, 5)]
+        uniforms = [float(u) for u in draws(number)[5:]]
         order = orders[int(uniforms[4] * len(orders))]
         seen.add(order)
         image = tf.image.resize(tf.image.convert_image_dtype(part, tf.float32), [32, 32])
         for step in order:
             image = steps[step](image, uniforms["bshc".index(step)])
         expected = (tf.clip_by_value(image, 0, 1) - 0.5) * 2
-        found = preprocessing.finish(tf.constant(part), seed(number)).numpy()
+        found = preprocessing.finish(tf.constant(part), draws(number)).numpy()
         np.testing.assert_allclose(found, expected, atol=2e-5)
         assert found.min() >= -1
         assert found.max() <= 1
@@ -103,11 +105,11 @@ def test_colours_are_those_of_a_twin(photo: np.ndarray, mode: str) -> None:
 
 def test_half_are_mirrored(photo: np.ndarray) -> None:
     part = tf.constant(photo[100:132, 200:232])
-    plain = InceptionPreprocessing(32, is_training=True, color="none", flip=False).finish(part, seed(0)).numpy()
+    plain = InceptionPreprocessing(32, is_training=True, color="none", flip=False).finish(part, draws(0)).numpy()
     preprocessing = InceptionPreprocessing(32, is_training=True, color="none")
     flips = 0
     for number in range(200):
-        image = preprocessing.finish(part, seed(number)).numpy()
+        image = preprocessing.finish(part, draws(number)).numpy()
         is_flipped = not np.allclose(image, plain, atol=1e-5)
         np.testing.assert_allclose(image[:, ::-1] if is_flipped else image, plain, atol=1e-5)
         flips += is_flipped

@@ -5,26 +5,27 @@ import pytest
 import tensorflow as tf
 
 from slimexp.errors import UserError
+from slimexp.pipeline.order import uniform_draws
 from slimexp.pipeline.preprocessing.vgg import VggPreprocessing
 
 MEANS = (123.68, 116.78, 103.94)
 
 
-def seed(number: int) -> tf.Tensor:
-    return tf.constant([number, 1], tf.int64)
+def draws(number: int) -> tf.Tensor:
+    return uniform_draws(tf.constant([[number, 1]], tf.int64), 10)[0]
 
 
 def windows(preprocessing: VggPreprocessing, height: int, width: int, count: int) -> np.ndarray:
     size = tf.constant(height), tf.constant(width)
-    return np.array([preprocessing.window(*size, seed(number)) for number in range(count)])
+    return np.array([preprocessing.window(*size, draws(number)) for number in range(count)])
 
 
 def test_evaluation_is_close_to_resize_then_crop(photo: np.ndarray) -> None:
     preprocessing = VggPreprocessing(is_training=False)
-    y, x, height, width = preprocessing.window(tf.constant(427), tf.constant(640), seed(0)).numpy()
+    y, x, height, width = preprocessing.window(tf.constant(427), tf.constant(640), draws(0)).numpy()
     # 427 * 224 / 256 = 373.6; the centre.
     assert [y, x, height, width] == [26, 133, 374, 374]
-    image = preprocessing.finish(tf.constant(photo[y : y + height, x : x + width]), seed(0)).numpy()
+    image = preprocessing.finish(tf.constant(photo[y : y + height, x : x + width]), draws(0)).numpy()
     resized = tf.image.resize(photo, [256, 384]).numpy()  # 640 * 256 / 427 = 383.7
     expected = resized[16:240, 80:304] - MEANS
     # Off by less than one pixel of the original: no more than the photo's own difference over one pixel.
@@ -33,8 +34,8 @@ def test_evaluation_is_close_to_resize_then_crop(photo: np.ndarray) -> None:
     # With a border that falls on whole pixels there is only the rounding of float32.
     square = photo[:256, :256]
     exact = tf.image.resize(square, [256, 256]).numpy()[16:240, 16:240] - MEANS
-    y, x, height, width = preprocessing.window(tf.constant(256), tf.constant(256), seed(0)).numpy()
-    found = preprocessing.finish(tf.constant(square[y : y + height, x : x + width]), seed(0))
+    y, x, height, width = preprocessing.window(tf.constant(256), tf.constant(256), draws(0)).numpy()
+    found = preprocessing.finish(tf.constant(square[y : y + height, x : x + width]), draws(0))
     np.testing.assert_allclose(found, exact, atol=1e-3)
 
 
@@ -67,14 +68,14 @@ def test_finish_is_resize_flip_and_mean(photo: np.ndarray) -> None:
     preprocessing = VggPreprocessing(28, is_training=True)
     seen = set()
     for number in range(20):
-        image = preprocessing.finish(tf.constant(part), seed(number)).numpy()
+        image = preprocessing.finish(tf.constant(part), draws(number)).numpy()
         is_flipped = bool(np.abs(image - flipped).max() < np.abs(image - plain).max())
         np.testing.assert_allclose(image, flipped if is_flipped else plain, atol=1e-3)
         seen.add(is_flipped)
     assert seen == {True, False}
     upright = VggPreprocessing(28, is_training=True, flip=False)
     for number in range(20):
-        np.testing.assert_allclose(upright.finish(tf.constant(part), seed(number)), plain, atol=1e-3)
+        np.testing.assert_allclose(upright.finish(tf.constant(part), draws(number)), plain, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_the_means_and_sides_are_values() -> None:
         8, is_training=True, resize_side_min=300, resize_side_max=300, means=[1, 2, 3], flip=False
     )
     assert set(windows(preprocessing, 300, 300, 10)[:, 2]) == {224}
-    image = preprocessing.finish(tf.fill([5, 5, 3], tf.constant(9, tf.uint8)), seed(0)).numpy()
+    image = preprocessing.finish(tf.fill([5, 5, 3], tf.constant(9, tf.uint8)), draws(0)).numpy()
     assert image[0, 0].tolist() == [8, 7, 6]
 
 

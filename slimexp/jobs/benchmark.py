@@ -1,0 +1,291 @@
+"""The job `benchmark`: each stage of the pipeline alone, all together, the network; a table, a verdict, a figure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from slimexp.config import Config
+from slimexp.dataset.summary import describe, fingerprint
+from slimexp.errors import UserError
+from slimexp.evaluation.tables import replace_file, write_csv
+from slimexp.jobs import build
+from slimexp.jobs.auto import resolve_auto, skips_bad_images
+from slimexp.jobs.benchmark_sweep import RESULT_FILE
+from slimexp.jobs.diagnosis import diagnose
+from slimexp.jobs.lock import exclusive
+from slimexp.jobs.record import FINGERPRINT_TAG, earlier_run, recorded
+from slimexp.jobs.train import make_trainer
+from slimexp.pipeline import Feed
+from slimexp.pipeline.doctor import Verdict
+from slimexp.pipeline.figures import plot_pipeline
+from slimexp.pipeline.measure import StageBench, step_rate, take_turns
+from slimexp.pipeline.rates import Rate
+from slimexp.pipeline.stats import PipelineStats
+from slimexp.tracking import Tracker
+from slimexp.training.classifier import choose_image_size
+from slimexp.training.devices import make_deterministic, make_strategy
+from slimexp.training.schedules import Fixed
+from slimexp.training.signals import StopSignals
+from slimexp.training.trainer import Trainer
+from slimexp.validation import flatten
+
+__all__ = ["benchmark", "run"]
+
+_log = logging.getLogger("slimexp")
+
+# The measurements in the order of the table; the names are those of the metrics, `benchmark/NAME_images_per_sec`.
+_TITLES = {
+    "read": "read, files in the page cache",
+    "read_cold": "read, files not in the page cache",
+    "read_decode": "read + decode, by TensorFlow",
+    "finish": "preprocess decoded windows, by TensorFlow",
+    "preprocess": "decode + preprocess + batch, from memory",
+    "batch": "batch finished images",
+    "pipeline": "the whole pipeline",
+    "pipeline_cold": "the whole pipeline, files not in the page cache",
+    "network": "the network, on one batch over and over",
+    "training": "pipeline and network together",
+}
+
+
+def run(config: Config, overrides: Sequence[str] = ()) -> None:
+    """Measures the pipeline and the network that the configuration describes; nothing is trained.
+
+    Args:
+        config: Checked.
+        overrides: What the command changed, for the run's name.
+
+    Raises:
+        UserError: For what the user can mend; the run is then recorded as FAILED.
+        Interrupted: After a signal; the run is then recorded as KILLED.
+    """
+    folder = Path(config.run_dir)
+    with StopSignals() as signals, exclusive(folder):
+        earlier = earlier_run(folder)
+        if earlier.get("params", {}).get("job.name", config.job.name) != config.job.name:
+            raise UserError(
+                f"run_dir={folder}: holds a run of job={earlier['params']['job.name']}, whose record this one would "
+                "replace. Choose another run_dir, or leave it out for a new one."
+            )
+        with recorded(config, overrides, None, {}, signals) as tracker:
+            _log.info("Run folder: %s", folder)
+            benchmark(config, overrides, tracker, signals)
+
+
+def benchmark(config: Config, overrides: Sequence[str], tracker: Tracker, signals: StopSignals) -> Verdict:
+    """Builds what training would build, measures it, and records and prints the result.
+
+    Args:
+        config: Checked.
+        overrides: What the command changed; numbers among it become metrics of their own.
+        tracker: Records the run.
+        signals: Obeyed between two measurements.
+
+    Returns:
+        The verdict.
+    """
+    build.check_targets(config)
+    if config.trainer.deterministic:
+        make_deterministic(config.seed)
+    data = build.dataset(config)
+    _log.info("%s", describe(data))
+    tracker.set_tags({FINGERPRINT_TAG: fingerprint(data.train)})
+    image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
+    preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
+    config = resolve_auto(config, data.train, preprocessing, tracker)
+    strategy = make_strategy()
+    settings = build.pipeline_settings(config)
+    replicas = strategy.num_replicas_in_sync
+    settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)
+
+    bench = StageBench(
+        data.train,
+        preprocessing=preprocessing,
+        settings=settings,
+        seed=config.seed,
+        skip_bad=skips_bad_images(config),
+        **build.file_access(build.shrunk_cache(config)),
+    )
+    # Steps at a rate of 0 cost the same, and the weights stay.
+    trainer = make_trainer(config, data, image_size, 1, strategy, schedule=Fixed(initial=0.0))
+    network = _Network(
+        trainer,
+        functools.partial(
+            Feed,
+            bench.sample.split,
+            preprocessing=preprocessing,
+            settings=settings,
+            seed=config.seed,
+            is_training=True,
+            strategy=strategy,
+            **bench.sample.feed_options,
+        ),
+    )
+    measurements: dict[str, Callable[[float], float]] = {
+        "read": bench.read,
+        "read_cold": bench.read_cold,
+        "read_decode": bench.read_and_decode,
+        "finish": bench.finish,
+        "preprocess": bench.preprocess,
+        "batch": bench.batch,
+        "pipeline": bench.whole,
+        "pipeline_cold": bench.whole_cold,
+        "network": network.alone,
+        "training": network.fed,
+    }
+    if not config.benchmark.cold:
+        measurements = {name: measure for name, measure in measurements.items() if not name.endswith("_cold")}
+    _log.info(
+        "Measuring %d things, %d times %g s each, on %d images of %.0f KiB.",
+        len(measurements),
+        config.benchmark.rounds,
+        config.benchmark.secs,
+        len(bench.sample.held),
+        bench.mean_bytes / 1024,
+    )
+    rates, reasons = take_turns(
+        measurements, rounds=config.benchmark.rounds, secs=config.benchmark.secs, between=signals.check
+    )
+    stats = network.typical()
+    found = diagnose(
+        config,
+        stats,
+        tracker,
+        network_images_per_sec=rates["network"].median,
+        # Our own op does both in one go.
+        decode_share=None if bench.is_native else max(0.0, 1 - rates["preprocess"].median / rates["finish"].median),
+    )
+    _record(config, overrides, tracker, rates, stats, found)
+    _print_table(rates, reasons, config.benchmark.rounds)
+    print(f"\n{_cold_note(rates)}{found}\n\nRun folder:  {config.run_dir}", flush=True)
+    if tracker.run_id:
+        print(f"MLflow run:  {tracker.run_id} in experiment {config.tracking.experiment}", flush=True)
+    return found
+
+
+class _Network:
+    """The network's steps, on one batch over and over and fed by the pipeline."""
+
+    def __init__(self, trainer: Trainer, make_feed: Callable[[], Feed]) -> None:
+        self._trainer = trainer
+        self._make_feed = make_feed
+        with make_feed() as feed:
+            self._batch = next(feed)
+            self._batch_size = feed.batch_size
+        self._seen: list[PipelineStats] = []
+
+    def alone(self, secs: float) -> float:
+        """Measures forward and backward steps on one batch."""
+        return step_rate(lambda: self._trainer.train_step(self._batch), self._batch_size, secs)
+
+    def fed(self, secs: float) -> float:
+        """Measures steps on batches from the pipeline, and keeps what its monitor saw."""
+        with self._make_feed() as feed:
+            # Threads start, queues fill; the monitor measures from the second batch on.
+            began = time.perf_counter()
+            steps = 0
+            while steps < 3 or time.perf_counter() - began < 0.3 * secs:
+                values = self._trainer.train_step(next(feed))
+                steps += 1
+            assert feed.monitor is not None
+            feed.monitor.interval()
+            start = time.perf_counter()
+            steps = 0
+            while steps < 2 or time.perf_counter() - start < secs:
+                values = self._trainer.train_step(next(feed))
+                steps += 1
+            for value in values.values():
+                value.numpy()
+            secs = time.perf_counter() - start
+            stats = feed.monitor.interval()
+            assert stats is not None
+            self._seen.append(stats)
+            return steps * self._batch_size / secs
+
+    def typical(self) -> PipelineStats:
+        """Returns what the monitor saw in the round of the median rate."""
+        ranked = sorted(self._seen, key=lambda stats: stats.images_per_sec)
+        return ranked[len(ranked) // 2]
+
+
+def _record(
+    config: Config,
+    overrides: Sequence[str],
+    tracker: Tracker,
+    rates: Mapping[str, Rate],
+    stats: PipelineStats,
+    found: Verdict,
+) -> None:
+    """Writes the result to the run's folder and hands it to the tracker."""
+    folder = Path(config.run_dir)
+    settings = _settings(config, overrides)
+    metrics: dict[str, float] = {}
+    for name, rate in rates.items():
+        metrics[f"benchmark/{name}_images_per_sec"] = rate.median
+        metrics[f"benchmark/{name}_spread"] = rate.spread
+    metrics["benchmark/input_wait_frac"] = stats.wait_frac
+    metrics["benchmark/cpu_frac"] = stats.cpu_frac
+    metrics.update({f"benchmark/{stage.name}_busy_frac": stage.busy_frac for stage in stats.stages})
+    metrics.update({f"benchmark/{queue.name}_queue_fill_frac": queue.fill_frac for queue in stats.queues})
+    numbers = {key: value for key, value in settings.items() if type(value) in (int, float)}
+    tracker.log_metrics(0, {**metrics, **numbers})
+
+    content = {
+        "settings": settings,
+        "rates": {name: dataclasses.asdict(rate) for name, rate in rates.items()},
+        "stats": dataclasses.asdict(stats),
+        "verdict": dataclasses.asdict(found),
+    }
+    replace_file(folder / RESULT_FILE, lambda path: path.write_text(json.dumps(content, indent=1) + "\n"))
+    rows = [{"measurement": name, **dataclasses.asdict(rate)} for name, rate in rates.items()]
+    write_csv(folder / "benchmark.csv", rows)
+    figure = folder / "figures" / "pipeline.png"
+    plot_pipeline(figure, stats, found, rates)
+    for name in (RESULT_FILE, "benchmark.csv"):
+        tracker.log_artifact(folder / name)
+    tracker.log_artifact(figure, "figures")
+
+
+def _settings(config: Config, overrides: Sequence[str]) -> dict[str, Any]:
+    """Returns the counts of the pipeline and whatever else the command set, by their keys."""
+    values = flatten(config)
+    asked = [override.lstrip("+~").partition("=")[0] for override in overrides]
+    keys = ["pipeline.threads", "pipeline.readers", "pipeline.batch_size", *asked]
+    chosen = {key: values.get(key, values.get(f"{key}.name")) for key in keys}
+    apart = ("job", "run_dir", "output_root", "tracking", "hydra")
+    return {key: value for key, value in chosen.items() if value is not None and key.split(".")[0] not in apart}
+
+
+def _cold_note(rates: Mapping[str, Rate]) -> str:
+    """Says what a first epoch, or data larger than the memory, does to the verdict."""
+    if "pipeline_cold" not in rates or rates["pipeline_cold"].median >= 0.85 * rates["training"].median:
+        return ""
+    return (
+        f"While files are not in the page cache, as in a first epoch, {rates['pipeline_cold'].median:,.0f} images/s "
+        "come at most; more pipeline.readers or a faster disk help then. After that:\n"
+    )
+
+
+def _print_table(rates: Mapping[str, Rate], reasons: Mapping[str, str], rounds: int) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("images/s", justify="right")
+    table.add_column(f"of {rounds} rounds" if rounds > 1 else "", justify="right")
+    for name, title in _TITLES.items():
+        if name in rates:
+            rate = rates[name]
+            spread = f"{rate.low:,.0f} to {rate.high:,.0f}" if rounds > 1 else ""
+            table.add_row(title, f"{rate.median:,.0f}", spread)
+        elif name in reasons:
+            table.add_row(title, "-", reasons[name])
+    Console().print(table)
