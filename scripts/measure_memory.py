@@ -6,7 +6,7 @@ Takes 20,000 images (or as many as asked for) from training streams, epoch after
 a list of 200 JPEGs, a list of 1,000,000 names of the same 200, and records of them, by both decoders. For each it
 prints the resident memory after half of the images, its largest deviation from then on, and what paths, labels and
 line numbers take. It fails if the deviation is over 2 %, or if the long list costs more than its own size beside the
-short one (and 2 %).
+short one, and 2 % of all.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def main() -> int:
         for decoder in ("tensorflow", "auto"):
             more = starts[decoder, "long list"] - starts[decoder, "list"]
             print(f"{decoder:10} {_LONG:,} names take {more:.0f} MiB more; they are {own:.0f} MiB")
-            if more > own + _TOLERANCE * starts[decoder, "list"]:
+            if more > own + _TOLERANCE * starts[decoder, "long list"]:
                 faults.append(f"{decoder}: the long list takes {more:.0f} MiB, more than its own {own:.0f}")
     print("\n".join(faults) or "Flat.")
     return len(faults)

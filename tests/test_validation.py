@@ -14,7 +14,11 @@ from slimexp.errors import UserError
 from slimexp.validation import all_keys, flatten, nearest, validate
 
 # What an option cannot do without.
-NEEDED = {"dataset=listfile": ["dataset.train_list=train.txt"], "dataset=image_folder": ["dataset.root=photos"]}
+NEEDED = {
+    "dataset=listfile": ["dataset.train_list=train.txt"],
+    "dataset=image_folder": ["dataset.root=photos"],
+    "dataset=tfrecord": ["dataset.file_pattern='%s-*'"],
+}
 NEEDED["restore=finetune"] = ["restore.checkpoint=x.ckpt"]
 OPTIONS = sorted(
     f"{path.parent.name}={path.stem}" for path in CONFIG_DIR.glob("*/*.yaml") if path.parent.name != "experiment"

@@ -214,9 +214,10 @@ class PipelineSettings:
             room = max(capacity - kept, 0)
             problems.append(
                 f"{key} with pipeline.queues.read.capacity={capacity} defeats itself: {capacity} - {kept} leaves "
-                f"{room} to take, and a batch takes {batch} at once{clones} (pipeline.batch_size). Then the queue is "
-                "down to its minimum after each batch, and the next one waits for the readers as if there were no queue. Set "
-                f"the capacity to {kept + 2 * batch} or more, or the minimum to {max(capacity - 2 * batch, 0)} or less"
-                + ("." if capacity >= 2 * batch else ", and the capacity to twice the batch at the least.")
+                f"{room} to take, and a batch takes {batch} at once{clones} (pipeline.batch_size). "
+                f"Then the queue is "
+                "down to its minimum after each batch, and the next one waits for the readers as if there were none. "
+                f"Set the capacity to {kept + 2 * batch} or more, or the minimum to {max(capacity - 2 * batch, 0)} or "
+                "less" + ("." if capacity >= 2 * batch else ", and the capacity to twice the batch at the least.")
             )
         return problems

@@ -96,8 +96,8 @@ def test_class_names(tmp_path: Path) -> None:
         (
             {"label_key": "label"},
             (
-                r"(?s)train-00000-of-00001: record 0 has not the features.*dataset\.label_key=label should be int64: it "
-                r"is not there.*  image/class/label: int64\n  image/encoded: bytes.*Set dataset\.label_key to"
+                r"(?s)train-00000-of-00001: record 0 has not the features.*dataset\.label_key=label should be int64: "
+                r"it is not there.*  image/class/label: int64\n  image/encoded: bytes.*Set dataset\.label_key to"
             ),
         ),
         (

@@ -108,7 +108,7 @@ def test_nothing_is_kept_back_of_lists_and_in_evaluation() -> None:
             {"read_min_after_dequeue": 8, "read_capacity": 16, "batch_size": 8},
             8,
             True,
-            r"=8 with .*\.capacity=16 defeats itself: 16 - 8 leaves 8 .* takes 8 at once, 1 for each of 8 replicas.* 24 or",
+            r"=8 with .*\.capacity=16 defeats itself: 16 - 8 leaves 8 .* 8 at once, 1 for each of 8 replicas.* 24 or",
         ),
         (
             {"read_min_after_dequeue": 20, "read_capacity": 10, "batch_size": 8},
