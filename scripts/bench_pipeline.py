@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Runs the input pipeline against other loaders and against what libjpeg-turbo can do at best, side by side.
 
-    scripts/bench_pipeline.py --bench ../shared/bench --corpora /tmp/perf/c500 /tmp/perf/c1600 [--rounds 5] [--threads 2]
+    scripts/bench_pipeline.py --bench ../shared/bench --corpora perf/c500 perf/c1600 [--rounds 5] [--threads 2]
 
-`--bench` is a folder with the peers (`peers/*.py`, each prints a line of JSON) and `peers/limit.c`, which is compiled. A
-corpus is a folder with `list.txt` and `images/`, as its `gen_corpus.py` makes. A peer whose environment is missing is
-left out: `--python-torch`, `--python-tf1` and `--python-ffcv` name the interpreters of those that need their own.
+`--bench` is a folder with the peers (`peers/*.py`, each prints a line of JSON) and `peers/limit.c`, which is compiled.
+A corpus is a folder with `list.txt` and `images/`, as its `gen_corpus.py` makes. A peer whose environment is missing
+is left out: `--python-torch`, `--python-tf1` and `--python-ffcv` name the interpreters of those that need their own.
 
 Everything works alike: batches of 32 at 224, a random window of 0.08 to 1 of the area, a mirror, minus the mean colour.
 Ours runs as training uses it: with its monitor, in its fixed order, with augmentation that follows from the seed. The
@@ -43,9 +43,9 @@ _PEERS = {
     "tf.data, plain recipe": ("tf2_tfdata.py", "plain", "here"),
     "best of TensorFlow's ops": ("tf2_fast.py", "all", "here"),
     "Keras image_dataset_from_directory": ("keras_dir.py", "", "here"),
-    "TF-Slim 1.15, readers decode": ("tf1_slim.py", "decode", "tf1"),
+    "TF-Slim 1.15, readers that decode": ("tf1_slim.py", "fused", "tf1"),
     "torchvision, PIL": ("torch_loader.py", "pil", "torch"),
-    "torchvision, own JPEG": ("torch_loader.py", "io", "torch"),
+    "torchvision, own JPEG": ("torch_loader.py", "tv", "torch"),
     "ffcv": ("ffcv_loader.py", "", "ffcv"),
 }
 

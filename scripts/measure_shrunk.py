@@ -28,10 +28,10 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from slimexp.pipeline.decode import decode_window
-from slimexp.pipeline.jpeg_header import read_jpeg_header
-from slimexp.pipeline.shrunk import ShrunkCache
-from slimexp.pipeline.shrunk_recipe import shrink
+from slimexp.pipeline.copies.cache import ShrunkCache
+from slimexp.pipeline.copies.recipe import shrink
+from slimexp.pipeline.images.decode import decode_window
+from slimexp.pipeline.images.jpeg_header import read_jpeg_header
 
 SIZE_PX = 224
 NAMES_AT_A_TIME = 64

@@ -22,11 +22,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from slimexp.cache_dir import default_cache_dir
 from slimexp.dataset.listfile import load_listfile
 from slimexp.dataset.split import Dataset
 from slimexp.errors import UserError
 
-__all__ = ["default_cache_dir", "load_digits"]
+__all__ = ["load_digits"]
 
 _log = logging.getLogger(__name__)
 
@@ -78,14 +79,6 @@ def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name:
         name=name,
     )
     return dataclasses.replace(dataset, image_side_px=_SIDE_PX)
-
-
-def default_cache_dir() -> str:
-    """Returns the folder for what can be made anew: `$SLIMEXP_CACHE`, or the one that the system has for it."""
-    """Returns the folder for what can be made anew: `$SLIMEXP_CACHE`, or the one that the system has for it."""
-    if own := os.environ.get("SLIMEXP_CACHE"):
-        return own
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache"), "slimexp")
 
 
 def _is_complete(folder: str, check_files: bool) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from slimexp.cache_dir import default_cache_dir
 from slimexp.dataset.checks import counted, first_of, require_file, require_folder
 from slimexp.dataset.class_names import load_class_names
-from slimexp.dataset.digits import default_cache_dir
 from slimexp.dataset.record_file import count_records, read_record
 from slimexp.dataset.record_split import LabelFormat, RecordSplit
 from slimexp.dataset.split import Dataset

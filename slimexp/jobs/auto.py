@@ -10,8 +10,8 @@ from typing import Any
 from slimexp.config import Config
 from slimexp.dataset.split import AnySplit
 from slimexp.jobs import build
-from slimexp.pipeline.auto import choose_counts
-from slimexp.pipeline.cpus import available_cpus, whole_cpus
+from slimexp.pipeline.doctor.auto import choose_counts
+from slimexp.pipeline.doctor.cpus import available_cpus, whole_cpus
 from slimexp.tracking import Tracker
 from slimexp.validation import flatten
 

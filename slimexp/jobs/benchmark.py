@@ -26,10 +26,10 @@ from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import FINGERPRINT_TAG, earlier_run, recorded
 from slimexp.jobs.train import make_trainer
 from slimexp.pipeline import Feed
-from slimexp.pipeline.doctor import Verdict
-from slimexp.pipeline.figures import plot_pipeline
-from slimexp.pipeline.measure import StageBench, step_rate, take_turns
-from slimexp.pipeline.rates import Rate
+from slimexp.pipeline.doctor.figures import plot_pipeline
+from slimexp.pipeline.doctor.measure import StageBench, step_rate, take_turns
+from slimexp.pipeline.doctor.rates import Rate
+from slimexp.pipeline.doctor.verdict import Verdict
 from slimexp.pipeline.stats import PipelineStats
 from slimexp.tracking import Tracker
 from slimexp.training.classifier import choose_image_size

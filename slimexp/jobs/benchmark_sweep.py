@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from slimexp.evaluation.tables import write_csv
-from slimexp.pipeline.doctor import BOTTLENECKS
-from slimexp.pipeline.figures import plot_sweep
-from slimexp.pipeline.rates import Rate
+from slimexp.pipeline.doctor.figures import plot_sweep
+from slimexp.pipeline.doctor.rates import Rate
+from slimexp.pipeline.doctor.verdict import BOTTLENECKS
 
 __all__ = ["RESULT_FILE", "summarize"]
 

@@ -16,7 +16,7 @@ from slimexp.dataset.summary import class_counts
 from slimexp.errors import UserError
 from slimexp.jobs.targets import call, locate
 from slimexp.pipeline import PipelineSettings
-from slimexp.pipeline.shrunk import ShrunkCache
+from slimexp.pipeline.copies.cache import ShrunkCache
 from slimexp.pipeline.skipping import FILE_NAME, SkippedImages
 from slimexp.pipeline.steps import Step, SteppedPreprocessing, load_op
 from slimexp.training.classifier import Classifier

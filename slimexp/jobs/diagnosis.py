@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slimexp.config import Config
-from slimexp.pipeline.doctor import Verdict, verdict
+from slimexp.pipeline.doctor.verdict import Verdict, verdict
 from slimexp.pipeline.stats import PipelineStats
 from slimexp.tracking import Tracker
 from slimexp.validation import flatten

@@ -17,7 +17,7 @@ from slimexp.evaluation import (
 )
 from slimexp.jobs import build
 from slimexp.pipeline import Feed
-from slimexp.pipeline.shrunk import ShrunkCache
+from slimexp.pipeline.copies.cache import ShrunkCache
 from slimexp.tracking import Tracker, read_metrics
 from slimexp.tracking.tracker import METRICS_FILE
 from slimexp.training.signals import StopSignals

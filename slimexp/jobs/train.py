@@ -31,7 +31,7 @@ from slimexp.jobs.record import (
 from slimexp.jobs.restoring import find_checkpoint, restore, say_goes_on
 from slimexp.jobs.targets import call
 from slimexp.pipeline import Feed
-from slimexp.pipeline.shrunk import explain_short_side
+from slimexp.pipeline.copies.cache import explain_short_side
 from slimexp.pipeline.skipping import SkippedImages
 from slimexp.pipeline.stats import as_metrics
 from slimexp.pipeline.stats import describe as describe_pipeline

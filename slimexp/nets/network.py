@@ -7,6 +7,8 @@ from typing import Any, Protocol, cast
 
 import tensorflow as tf
 
+from slimexp.slim.static_shapes import static_sizes
+
 __all__ = ["Network", "check_images", "network", "reduced_kernel_size", "squeezed"]
 
 
@@ -60,7 +62,7 @@ def check_images(net: Network, images: Any) -> None:
         )
     if images.shape.rank is None:
         return
-    _, height, width, _ = images.shape
+    _, height, width, _ = static_sizes(images)
     for side in (height, width):
         if side is not None and side < net.min_image_size:
             raise ValueError(
@@ -76,7 +78,7 @@ def reduced_kernel_size(images: Any, kernel_size: Sequence[int]) -> list[int]:
         images: The feature map, [batch, height, width, channels].
         kernel_size: The height and width of the kernel.
     """
-    _, height, width, _ = images.shape
+    _, height, width, _ = static_sizes(images)
     return [
         wanted if size is None else min(size, wanted) for size, wanted in zip((height, width), kernel_size, strict=True)
     ]
@@ -88,10 +90,11 @@ def squeezed(net_name: str, logits: Any, images: Any, name: str) -> Any:
     Raises:
         ValueError: If the images were so large that the logits are a map.
     """
-    _, height, width, _ = logits.shape
+    _, height, width, _ = static_sizes(logits)
     if height not in (None, 1) or width not in (None, 1):
+        _, image_height, image_width, _ = static_sizes(images)
         raise ValueError(
-            f"{net_name}: images of {images.shape[1]} x {images.shape[2]} pixels give a map of {height} x {width} "
+            f"{net_name}: images of {image_height} x {image_width} pixels give a map of {height} x {width} "
             "logits, which cannot be squeezed. Pass global_pool=True for one vector an image, or "
             "spatial_squeeze=False for the map."
         )

@@ -15,10 +15,10 @@ import tensorflow as tf
 from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit
 from slimexp.errors import UserError
-from slimexp.pipeline.decode import decode_window
-from slimexp.pipeline.formats import READABLE_FORMATS, BadImage, describe, identify
-from slimexp.pipeline.jpeg_header import find_end, read_jpeg_header
-from slimexp.pipeline.pillow_decode import cause_of, decode_in_python
+from slimexp.pipeline.images.decode import decode_window
+from slimexp.pipeline.images.formats import READABLE_FORMATS, BadImage, describe, identify
+from slimexp.pipeline.images.jpeg_header import find_end, read_jpeg_header
+from slimexp.pipeline.images.pillow_decode import cause_of, decode_in_python
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
 from slimexp.pipeline.record_faults import read_pictures
 from slimexp.pipeline.steps import StepError, inner_of

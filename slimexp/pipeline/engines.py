@@ -14,7 +14,7 @@ from typing import cast
 import tensorflow as tf
 
 from slimexp.errors import UserError
-from slimexp.pipeline.decode import decode_window
+from slimexp.pipeline.images.decode import decode_window
 from slimexp.pipeline.native import build, ops
 from slimexp.pipeline.preprocessing.base import PreprocessingLike, WindowPreprocessing
 from slimexp.pipeline.settings import PipelineSettings
@@ -192,7 +192,10 @@ def _why_not_native(preprocessing: PreprocessingLike, settings: PipelineSettings
             return f"{early.stage} has at=decoded, and the native op decodes and resizes in one go."
     preprocessing = inner_of(preprocessing)
     kind = type(preprocessing)
-    if not isinstance(preprocessing, WindowPreprocessing) or kind.finish is not WindowPreprocessing.finish:
+    if (
+        not isinstance(preprocessing, WindowPreprocessing)
+        or getattr(preprocessing.finish, "__func__", None) is not WindowPreprocessing.finish
+    ):
         return (
             "the native op does what a WindowPreprocessing says in numbers (vgg, inception, none), and "
             f"{kind.__name__} is none."

@@ -13,7 +13,7 @@ import numpy as np
 from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit
 from slimexp.errors import UserError
-from slimexp.pipeline.cpus import cgroup_folders
+from slimexp.pipeline.doctor.cpus import cgroup_folders
 from slimexp.pipeline.settings import PipelineSettings
 
 __all__ = ["available_bytes", "check_memory", "full_queues", "mean_encoded_bytes"]

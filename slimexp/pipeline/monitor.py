@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from slimexp.pipeline.cpus import available_cpus
+from slimexp.pipeline.doctor.cpus import available_cpus
 from slimexp.pipeline.native import ops
 from slimexp.pipeline.settings import QUEUE_NAMES, PipelineSettings
 from slimexp.pipeline.stats import PipelineStats, QueueStats, StageStats

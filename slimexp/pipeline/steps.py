@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimexp.errors import UserError
-from slimexp.pipeline.pillow_decode import cause_of
+from slimexp.pipeline.images.pillow_decode import cause_of
 from slimexp.pipeline.preprocessing.base import Preprocessing, PreprocessingLike
 
 __all__ = ["AT", "Step", "StepError", "SteppedPreprocessing", "inner_of", "load_op"]

@@ -64,7 +64,7 @@ def compute_weighted_loss(
         loss_collection: The collection that it joins; None for none.
     """
     losses = tf.convert_to_tensor(losses)
-    if isinstance(weights, (int, float)) and weights == 1 and losses.shape.is_fully_defined() and 0 not in losses.shape:
+    if isinstance(weights, (int, float)) and weights == 1 and losses.shape.is_fully_defined() and 0 not in static_sizes(losses):
         # The same in two operations instead of some twenty.
         with tf.compat.v1.name_scope(scope, "weighted_loss", (losses,)):
             loss = tf.cast(tf.reduce_mean(tf.cast(losses, tf.float32), name="value"), losses.dtype)
@@ -133,7 +133,7 @@ def softmax_cross_entropy(
         ValueError: If the shapes differ.
     """
     weights = _as_weights(weights)
-    if weights.shape.rank == 2 and weights.shape[1] in (1, None):
+    if weights.shape.rank == 2 and static_sizes(weights)[1] in (1, None):
         weights = tf.squeeze(weights, [1])
     return _added(
         _losses.softmax_cross_entropy(onehot_labels, logits, weights, label_smoothing, scope, loss_collection=None)

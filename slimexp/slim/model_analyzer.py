@@ -14,7 +14,7 @@ __all__ = ["analyze_ops", "analyze_vars", "tensor_description"]
 def tensor_description(var: Any) -> str:
     """Returns type and shape of a tensor or variable, e.g. `(float32_ref 3x3x64)` or `(float32 ?x10)`."""
     dimensions = (
-        "unknown shape" if var.shape.rank is None else "x".join("?" if d is None else str(d) for d in var.shape)
+        "unknown shape" if var.shape.rank is None else "x".join("?" if d is None else str(d) for d in static_sizes(var))
     )
     return f"({var.dtype.name} {dimensions})"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import collections
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+
+from slimexp.slim.static_shapes import static_size, static_sizes
 
 __all__ = [
     "append_tensor_alias",
@@ -43,22 +45,22 @@ def gather_tensors_aliases(tensors: Sequence[Any]) -> list[str]:
     return [alias for tensor in tensors for alias in get_tensor_aliases(tensor)]
 
 
-def collect_named_outputs(names: str | Sequence[str] | None, alias: str | None, outputs: Any) -> Any:
+def collect_named_outputs(collections: str | Sequence[str] | None, alias: str | None, outputs: Any) -> Any:
     """Puts a layer's output into collections, under an alias.
 
     Args:
-        names: Names of the collections; None for none.
+        collections: Names of the collections; None for none.
         alias: The name under which `convert_collection_to_dict` lists the output.
         outputs: The tensor.
 
     Returns:
         The tensor.
     """
-    if names:
+    if collections:
         # Only then: a normalizer that is not collected must not name the output of the layer that it belongs to.
         if alias:
             append_tensor_alias(outputs, alias)
-        tf.compat.v1.add_to_collections(names, outputs)
+        tf.compat.v1.add_to_collections(collections, outputs)
     return outputs
 
 
@@ -69,7 +71,7 @@ def convert_collection_to_dict(collection: str, clear_collection: bool = False) 
         collection: Its name.
         clear_collection: Empty the collection afterwards.
     """
-    outputs = collections.OrderedDict(
+    outputs = OrderedDict(
         (alias, tensor) for tensor in tf.compat.v1.get_collection(collection) for alias in get_tensor_aliases(tensor)
     )
     if clear_collection:
@@ -120,7 +122,7 @@ def _dimension(shape: tf.TensorShape, axis: int, name: str, min_rank: int) -> in
         raise ValueError("The rank of the inputs must be known, but the shape is unknown.")
     if shape.rank < min_rank:
         raise ValueError(f"The inputs must have rank {min_rank} or more, but their shape is {shape}.")
-    size = shape[axis]
+    size = static_sizes(shape)[axis]
     if size is None:
         raise ValueError(f"The {name} dimension of the inputs must be known, but their shape is {shape}.")
     return size
@@ -135,7 +137,9 @@ def two_element_tuple(int_or_tuple: int | Sequence[int] | tf.TensorShape) -> tup
     if isinstance(int_or_tuple, int):
         return int_or_tuple, int_or_tuple
     if isinstance(int_or_tuple, (list, tuple, tf.TensorShape)) and len(int_or_tuple) == 2:
-        return int(int_or_tuple[0]), int(int_or_tuple[1])
+        height, width = (static_size(size) for size in int_or_tuple)
+        if height is not None and width is not None:
+            return height, width
     raise ValueError(f"Height and width must be one integer or two, not {int_or_tuple!r}.")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from slimexp.errors import UserError
 from slimexp.jobs.auto import resolve_auto
-from slimexp.pipeline.auto import Choice
+from slimexp.pipeline.doctor.auto import Choice
 from tests.jobs.conftest import TINY
 
 AUTO = [*TINY, "pipeline.threads=auto", "pipeline.readers=auto"]

@@ -10,7 +10,7 @@ import pytest
 
 from slimexp.errors import Interrupted, UserError
 from slimexp.jobs import benchmark
-from slimexp.pipeline.doctor import BOTTLENECKS
+from slimexp.pipeline.doctor.verdict import BOTTLENECKS
 
 QUICK = ["job=benchmark", "benchmark.rounds=1", "benchmark.secs=0.1", "pipeline.batch_size=8", "pipeline.threads=2"]
 

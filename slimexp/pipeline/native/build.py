@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from slimexp.dataset.digits import default_cache_dir
+from slimexp.cache_dir import default_cache_dir
 
 __all__ = [
     "BuildError",

@@ -84,7 +84,7 @@ class Preprocessing(abc.ABC):
 
         Args:
             image: uint8 [height, width, 3], RGB: the window, or the same part at a reduced size (see
-                `slimexp.pipeline.decode`).
+                `slimexp.pipeline.images.decode`).
             draws: The same numbers that `window` was given.
 
         Returns:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp.slim import utils
+from slimexp.slim.static_shapes import static_size, static_sizes
 from slimexp.slim.variables import model_variable
 
 __all__ = [
@@ -52,12 +53,14 @@ def n_positive(layer: str, name: str, value: Any, n: int) -> list[int]:
     """Returns one value or n of them as a list of n integers of 1 or more.
 
     Raises:
-        ValueError: If their number is neither 1 nor n, or one is less than 1.
+        ValueError: If their number is neither 1 nor n, or one is unknown or less than 1.
     """
     values = [value] if isinstance(value, int) or not hasattr(value, "__len__") else list(value)
     if len(values) not in (1, n):
         raise ValueError(f"{layer}: {name}={value!r} must be one integer or {n}.")
-    integers = [int(v) for v in values]
+    integers = [size for size in map(static_size, values) if size is not None]
+    if len(integers) < len(values):
+        raise ValueError(f"{layer}: {name}={value!r} must be known while the graph is built.")
     if min(integers) < 1:
         raise ValueError(f"{layer}: {name}={value!r} must be 1 or more.")
     return integers if len(integers) == n else integers * n
@@ -87,7 +90,7 @@ def num_channels(layer: str, inputs: Any, axis: int) -> int:
     Raises:
         ValueError: If it is undefined.
     """
-    size = inputs.shape[axis]
+    size = static_sizes(inputs)[axis]
     if size is None:
         raise ValueError(f"{layer}: the inputs have an undefined channels dimension: their shape is {inputs.shape}.")
     return size

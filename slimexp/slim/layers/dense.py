@@ -92,7 +92,7 @@ def fully_connected(
             outputs = tf.matmul(inputs, weights, name="MatMul")
         else:
             outputs = tf.tensordot(inputs, weights, [[inputs.shape.rank - 1], [0]], name="Tensordot")
-            outputs.set_shape([*inputs.shape[:-1], num_outputs])
+            outputs.set_shape([*static_sizes(inputs)[:-1], num_outputs])
 
         def add_bias(outputs: Any) -> Any:
             biases = layer_variable(

@@ -50,7 +50,7 @@ def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> An
         sizes = tf.unstack(tf.shape(inputs))
         sizes[axis : axis + 1] = [num_units, features // num_units]
         outputs = tf.reduce_max(tf.reshape(inputs, tf.stack(sizes)), axis=axis + 1)
-        outputs.set_shape([num_units if i == axis else size for i, size in enumerate(inputs.shape)])
+        outputs.set_shape([num_units if i == axis else size for i, size in enumerate(static_sizes(inputs))])
         return outputs
 
 
@@ -108,7 +108,7 @@ def spatial_softmax(
             logits = tf.reshape(features, tf.stack([-1, height * width])) / tf.cast(scale, dtype)
             expected = tf.matmul(tf.nn.softmax(logits), points)  # [batch * c, 2]
             outputs = tf.reshape(expected, [-1, size * 2])
-            outputs.set_shape([features.shape[0], size * 2])
+            outputs.set_shape([static_sizes(features)[0], size * 2])
             return outputs
 
 

@@ -88,7 +88,7 @@ def legacy_fully_connected(
             y = tf.nn.bias_add(y, bias)
         if rank > 2:
             y = tf.reshape(y, tf.concat([tf.shape(x)[:-1], [num_output_units]], axis=0))
-            y.set_shape([*x.shape[:-1], num_output_units])
+            y.set_shape([*static_sizes(x)[:-1], num_output_units])
         if activation_fn is not None:
             y = activation_fn(y)
         tf.compat.v1.add_to_collections([*(output_collections or ()), _Keys.ACTIVATIONS], y)

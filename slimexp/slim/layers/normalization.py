@@ -236,7 +236,7 @@ def _moments(inputs: Any, dtype: tf.DType, axis: int, batch_weights: Any) -> tup
     weights = tf.convert_to_tensor(batch_weights)
     if not weights.shape.is_compatible_with(inputs.shape[:1]):
         raise ValueError(
-            f"batch_norm: batch_weights must have one number for each of {inputs.shape[0]} examples, not shape "
+            f"batch_norm: batch_weights must have one number for each of {static_sizes(inputs)[0]} examples, not shape "
             f"{weights.shape}."
         )
     weights = tf.reshape(tf.cast(weights, dtype), [-1] + [1] * (rank - 1))

@@ -33,17 +33,17 @@ def flatten(inputs: Any, outputs_collections: str | Sequence[str] | None = None,
     with tf.compat.v1.name_scope(scope, "Flatten", [inputs]) as sc:
         inputs = tf.convert_to_tensor(inputs)
         known_rank("flatten", inputs, 1)
-        sizes = inputs.shape[1:].as_list()
+        num_examples, *sizes = static_sizes(inputs)
         if None not in sizes:
             size = math.prod(sizes)
             # The batch size is spelled out where -1 is ambiguous: there are no elements to count.
             batch = -1 if size else tf.shape(inputs)[0]
             outputs = tf.reshape(inputs, [batch, size])
-            outputs.set_shape([inputs.shape[0], size])
+            outputs.set_shape([num_examples, size])
         else:
             shape = tf.shape(inputs)
             outputs = tf.reshape(inputs, tf.stack([shape[0], tf.reduce_prod(shape[1:])]))
-            outputs.set_shape([inputs.shape[0], None])
+            outputs.set_shape([num_examples, None])
         return utils.collect_named_outputs(outputs_collections, scoped_alias(sc), outputs)
 
 

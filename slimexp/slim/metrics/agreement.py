@@ -188,7 +188,7 @@ def _vector(name: str, tensor: Any) -> Any:
     tensor = tf.convert_to_tensor(tensor)
     if name != "weights":
         tensor = tf.cast(tensor, tf.int64)
-    if tensor.shape.rank == 2 and tensor.shape[1] in (1, None):
+    if tensor.shape.rank == 2 and static_sizes(tensor)[1] in (1, None):
         tensor = tf.squeeze(tensor, [1])
     if tensor.shape.rank not in (1, None):
         raise ValueError(f"cohen_kappa: {name} must be of shape [batch] or [batch, 1], got {tensor.shape}.")

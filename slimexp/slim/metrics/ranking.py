@@ -208,7 +208,7 @@ def streaming_sparse_average_precision_at_top_k(
 
 
 def _k(top_k_predictions: Any) -> int:
-    k = tf.convert_to_tensor(top_k_predictions).shape[-1]
+    k = static_sizes(tf.convert_to_tensor(top_k_predictions))[-1]
     if k is None:
         raise ValueError("The last dimension of top_k_predictions, k, must be known; set it with tf.ensure_shape.")
     return k

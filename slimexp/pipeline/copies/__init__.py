@@ -1,0 +1,1 @@
+"""Smaller copies of large photos, kept on disk for later epochs and runs."""
