@@ -21,6 +21,7 @@ MAX_SHOWN = 10
 # second. On a local disk a few threads are as good as many.
 _THREADS = 32
 _FILES_PER_TASK = 4096
+_EMPTY = "empty (0 bytes)"
 # A folder of a million files isn't searched for a name that resembles the one that is missing.
 _MAX_NAMES_COMPARED = 5000
 
@@ -107,16 +108,17 @@ def _fault(path: bytes) -> str | None:
     except OSError as error:
         return "no such file" if error.errno == errno.ENOTDIR else (error.strerror or str(error)).lower()
     if stat.S_ISREG(status.st_mode):
-        return None if status.st_size else "empty (0 bytes)"
+        return None if status.st_size else _EMPTY
     # Reading a named pipe or a socket would wait without end.
     return "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
 
 
-def check_files(split: Split) -> None:
+def check_files(split: Split, *, allow_empty: bool = False) -> None:
     """Checks that all of a split's files are there and not empty, without opening any.
 
     Args:
         split: The examples.
+        allow_empty: Whether empty files are let through, to be treated as other bad images when they are read.
 
     Raises:
         UserError: If any file is missing, empty, or not a file, with the first ten and their lines.
@@ -124,7 +126,8 @@ def check_files(split: Split) -> None:
 
     def faults_from(begin: int) -> list[tuple[int, str]]:
         paths = split.paths[begin : begin + _FILES_PER_TASK]
-        return [(i, fault) for i, path in enumerate(paths, begin) if (fault := _fault(path)) is not None]
+        faults = [(i, fault) for i, path in enumerate(paths, begin) if (fault := _fault(path)) is not None]
+        return [(i, fault) for i, fault in faults if not (allow_empty and fault == _EMPTY)]
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="check_files") as pool:
         parts = pool.map(faults_from, range(0, len(split), _FILES_PER_TASK))
@@ -138,5 +141,5 @@ def check_files(split: Split) -> None:
     raise UserError(
         f"{len(faults)} of the {len(split)} {split.name} images can't be read:\n"
         f"{first_of(shown, len(faults))}{hint}\n"
-        "Mend or remove them. (dataset.check_files=false skips this check; each image then stops the run when read.)"
+        "Mend or remove them. (dataset.check_files=false skips this check; such a file then stops the run when read.)"
     )

@@ -54,6 +54,7 @@ def load_image_folder(
     num_classes: int | None = None,
     class_names: Sequence[str] | str | None = None,
     check_files: bool = True,
+    allow_empty_files: bool = False,
     name: str = "image_folder",
 ) -> Dataset:
     """Loads a folder whose sub-folders are the classes.
@@ -71,6 +72,7 @@ def load_image_folder(
         class_names: If given, the classes in this order (or a text file of them, one a line); other folders are left
             out.
         check_files: Whether to look if each file is a file and not empty.
+        allow_empty_files: Whether `check_files` lets empty ones through, which reading then finds.
         name: The dataset's name, for run names.
 
     Returns:
@@ -124,7 +126,7 @@ def load_image_folder(
     if check_files:
         for split in (train, eval_split):
             if split is not None:
-                check_files_of(split)
+                check_files_of(split, allow_empty=allow_empty_files)
     return Dataset(name, "single", names, train, eval_split)
 
 

@@ -40,6 +40,7 @@ def load_listfile(
     task: str = "single",
     labels_offset: int = 0,
     check_files: bool = True,
+    allow_empty_files: bool = False,
     name: str = "listfile",
 ) -> Dataset:
     """Loads and checks a training list and, if there is one, an evaluation list.
@@ -57,6 +58,7 @@ def load_listfile(
         labels_offset: Is subtracted from each label index, as TF-Slim's option of this name does: 1 drops a
             background class. `num_classes` and `class_names` are those that remain.
         check_files: Whether to look if each image is there (1 million take a few seconds on a local disk).
+        allow_empty_files: Whether `check_files` lets empty ones through, which reading then finds.
         name: The dataset's name, for run names.
 
     Returns:
@@ -116,7 +118,7 @@ def load_listfile(
     del hashes
     if check_files:
         for split in splits:
-            check_files_of(split)
+            check_files_of(split, allow_empty=allow_empty_files)
     assert num_classes is not None
     return Dataset(
         name,

@@ -56,7 +56,12 @@ def network(config: Config) -> Any:
 def dataset(config: Config) -> Dataset:
     """Loads what the examples are; no image is read."""
     option = config.dataset
-    loaded = call("dataset", option, ignore=_OF_PIPELINE)
+    further = {}
+    target = option["_target_"] if isinstance(option, dict) else option._target_
+    takes = inspect.signature(locate("dataset._target_", target)).parameters
+    if "allow_empty_files" in takes and _of_dataset(config, "on_bad_image", "error") == "skip":
+        further["allow_empty_files"] = True
+    loaded = call("dataset", option, ignore=_OF_PIPELINE, **further)
     if not isinstance(loaded, Dataset):
         raise UserError(f"dataset._target_: returned a {type(loaded).__name__}; it must be a slimexp.dataset.Dataset.")
     return loaded

@@ -14,6 +14,7 @@ from typing import Any
 from slimexp.config import Config, Resume
 from slimexp.errors import UserError
 from slimexp.jobs.auto import AUTO, AUTO_KEYS
+from slimexp.pipeline.settings import QUEUE_NAMES
 from slimexp.tracking import Tracker, provenance, read_metrics
 from slimexp.tracking.params import flatten as flatten_params
 from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
@@ -41,10 +42,18 @@ FINGERPRINT_TAG = "dataset.train.fingerprint"
 _FREE_TO_CHANGE = (
     *(f"trainer.{key}" for key in ("max_", "epochs", "save_", "log_", "eval_", "resume", "check_numerics")),
     *("tracking.", "evaluation.", "benchmark.", "run_dir", "output_root", "job."),
-    *(f"pipeline.{key}" for key in ("name", "threads", "readers", "queues.")),
+    *(f"pipeline.{key}" for key in ("name", "threads", "readers")),
+    *(f"pipeline.queues.{name}.capacity" for name in QUEUE_NAMES),
 )
 # What decides which images a step sees.
-_ORDER_KEYS = ("seed", "dataset.", "preprocessing.", "pipeline.batch_size", "pipeline.shuffle")
+_ORDER_KEYS = (
+    "seed",
+    "dataset.",
+    "preprocessing.",
+    "pipeline.batch_size",
+    "pipeline.shuffle",
+    "pipeline.queues.read.min",
+)
 
 
 def resume_step(config: Config, checkpoints: Checkpoints, earlier: Mapping[str, Any]) -> int | None:

@@ -142,6 +142,7 @@ def train(
         skipped=skipped,
         **build.file_access(cache),
     )
+    tracker.set_tags({"pipeline.decoder": feed.decoder})
     if first_step and evaluator.is_due(first_step):
         evaluator.evaluate(first_step)  # The run was stopped between the checkpoint and this.
     with feed, Progress(last_step, trainer.step, settings.batch_size) as progress:

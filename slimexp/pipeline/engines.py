@@ -6,6 +6,7 @@ Both engines decode only the window that the preprocessing chooses, mirror, resi
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 import logging
 from collections.abc import Callable
@@ -182,7 +183,13 @@ def choose_engine(preprocessing: PreprocessingLike, settings: PipelineSettings) 
         return NativeEngine(cast(WindowPreprocessing, preprocessing), make_image, settings)
     if settings.decoder == "native":
         raise UserError(f"pipeline.decoder=native is refused: {reason} Leave it at auto, or set it to tensorflow.")
+    _say_once(f"pipeline.decoder=auto: TensorFlow's ops, as {reason}")
     return TensorFlowEngine(make_image, settings)
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    _log.info("%s", message)
 
 
 def _why_not_native(preprocessing: PreprocessingLike, settings: PipelineSettings) -> str | None:

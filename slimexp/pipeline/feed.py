@@ -46,6 +46,7 @@ class Feed(Iterator[Any]):
     Attributes:
         batch_size: Examples in a global batch.
         num_batches: The batches in the stream from `start_position` on; None for training, which is endless.
+        decoder: What decodes and preprocesses: `native` or `tensorflow`.
         last_wait_secs: The seconds that the last batch kept its taker waiting.
         monitor: What looks into the pipeline of a training stream; None before its first batch.
     """
@@ -105,6 +106,7 @@ class Feed(Iterator[Any]):
             engine = choose_engine(preprocessing, settings)
         self._settings = settings.fitted(is_sequential=is_sequential, is_training=is_training)
         self._pool = engine.pool
+        self.decoder = "tensorflow" if engine.pool is None else "native"
         start = [start_position]  # Of the next iterator.
         dataset = build_dataset(
             split,

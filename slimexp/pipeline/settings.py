@@ -99,7 +99,7 @@ class PipelineSettings:
             return dataclasses.replace(self, read_min_after_dequeue=None)
         batch, capacity, kept = self.batch_size, self.read_capacity, self.read_min_after_dequeue
         if kept is None:
-            kept = 10 * batch if capacity is None else max(min(capacity // 2, capacity - batch - 1), 0)
+            kept = 10 * batch  # Whatever the capacity: the order of the records follows from it.
         if capacity is None:
             capacity = kept + max(10 * batch, 2 * self.readers, 2 * self.threads)
         return dataclasses.replace(self, read_capacity=capacity, read_min_after_dequeue=kept)
@@ -190,10 +190,23 @@ class PipelineSettings:
         )
         return [problem]
 
+    def _capacity_problems(self) -> list[str]:
+        """Refuses a read queue that has no room for the minimum that is kept if none is set."""
+        kept, capacity, batch = 10 * self.batch_size, self.read_capacity, self.batch_size
+        if capacity is None or capacity - kept > batch:
+            return []
+        problem = (
+            f"pipeline.queues.read.capacity={capacity} is too small: {kept} records are kept back for shuffling, and a "
+            f"batch takes {batch} at once. Set it to {kept + 2 * batch} or more, or also set "
+            f"pipeline.queues.read.min_after_dequeue, to {max(capacity - 2 * batch, 0)} or less. (The order of the "
+            "records follows from the minimum, so it is not changed on the quiet.)"
+        )
+        return [problem]
+
     def _minimum_problems(self, num_examples: int, num_replicas: int, is_sequential: bool) -> list[str]:
         kept, batch = self.read_min_after_dequeue, self.batch_size
         if kept is None:
-            return []
+            return self._capacity_problems() if is_sequential and self.shuffle else []
         key = f"pipeline.queues.read.min_after_dequeue={kept}"
         if not is_sequential:
             reason = "this dataset is a list, which is shuffled exactly, without a buffer, so that keeping images back"

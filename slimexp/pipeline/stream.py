@@ -115,7 +115,9 @@ def build_dataset(
         check_memory(split, settings, image_bytes=image.shape[1:].num_elements() * image.dtype.size)
         batches = batches.map(label, synchronous=True)
         batches = batches.prefetch(settings.queues()["batch"].capacity, name="batch_queue")
-        return batches.with_options(_options(engine.num_calls))
+        # Reading that branches (smaller copies) goes by the pool, where it must not wait for the engine's calls.
+        num_readers = 0 if isinstance(split, RecordSplit) or read_file is tf.io.read_file else settings.readers
+        return batches.with_options(_options(engine.num_calls + num_readers))
 
 
 class _NameLists:
@@ -247,12 +249,19 @@ def _files(names: _NameLists, read_file: ReadFile, settings: PipelineSettings) -
     return tf.data.experimental.from_variant(variant, spec)
 
 
+def _branches(graph: Any) -> bool:
+    """Tells whether a graph has conditionals or loops, which the executor of `_map_inline` does not take."""
+    return any(op.type.removeprefix("Stateless") in ("If", "While", "Case") for op in graph.graph.get_operations())
+
+
 def _map_inline(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
     """Maps as `Dataset.map` does, but in the thread that asks for the next element, not in one of the pool's.
 
     Threads of the pool that have no work most of the time go on looking for some, which costs 5 % of the pipeline.
     """
     graph = tf.function(function, autograph=False).get_concrete_function(*dataset.element_spec)
+    if _branches(graph):
+        return dataset.map(function, synchronous=True)
     spec = tf.nest.map_structure(tf.TensorSpec.from_tensor, graph.structured_outputs)
     variant = tf.raw_ops.MapDataset(
         input_dataset=tf.data.experimental.to_variant(dataset),

@@ -86,7 +86,8 @@ def fit(
                     with meter.paused(), feed.paused():
                         evaluate(step)
                 signals.check()
-            evaluate(step)
+            with meter.paused(), feed.paused():
+                evaluate(step)
             signals.check()
         except (Interrupted, UserError) as error:
             # The steps made so far are sound, whatever stopped them: a signal, an image, an evaluation. After a step

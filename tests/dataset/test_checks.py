@@ -39,7 +39,7 @@ def test_names_each_kind_of_fault(tmp_path: Path) -> None:
         f"  train.txt:7: {where}/good.jpg/a.jpg': no such file",
         f"  train.txt:8: {where}/{'n' * 300}': file name too long",
         "  train.txt:9: '/caf\\\\xe9': no such file",
-        "Mend or remove them. (dataset.check_files=false skips this check; each image then stops the run when read.)",
+        "Mend or remove them. (dataset.check_files=false skips this check; such a file then stops the run when read.)",
     ]
 
 

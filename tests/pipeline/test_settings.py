@@ -60,9 +60,7 @@ def test_what_cannot_work_is_refused(values: dict[str, Any], examples: int, repl
     ("values", "expected"),
     [
         ({}, (640, 320)),  # TF-Slim's: 20 batches, of which 10 stay.
-        ({"read_capacity": 200}, (200, 100)),
-        ({"read_capacity": 50}, (50, 17)),
-        ({"read_capacity": 1}, (1, 0)),
+        ({"read_capacity": 400}, (400, 320)),  # The order follows from the minimum, so that stays.
         ({"read_min_after_dequeue": 1000}, (1320, 1000)),
         ({"read_min_after_dequeue": 0}, (320, 0)),
         ({"read_min_after_dequeue": 10, "readers": 512}, (1034, 10)),
@@ -73,8 +71,15 @@ def test_the_read_queue_of_a_source_that_is_read_in_sequence(values: dict[str, A
     fitted = PipelineSettings(**values).fitted(is_sequential=True, is_training=True)
     assert (fitted.queues()["read"].capacity, fitted.read_min_after_dequeue) == expected
     assert fitted.fitted(is_sequential=True, is_training=True) == fitted
-    if values.get("read_capacity") != 1:
-        fitted.check(100_000, is_sequential=True)
+    fitted.check(100_000, is_sequential=True)
+
+
+def test_a_capacity_below_the_usual_minimum_is_refused_and_not_made_to_fit() -> None:
+    settings = PipelineSettings(read_capacity=200)
+    with pytest.raises(UserError, match=r"read\.capacity=200 is too small: 320 .*to 384 or more, .* to 136 or less"):
+        settings.check(100_000, is_sequential=True)
+    settings.check(100_000, is_sequential=False)
+    settings.check(100_000, is_training=False, is_sequential=True)
 
 
 def test_nothing_is_kept_back_of_lists_and_in_evaluation() -> None:

@@ -303,9 +303,12 @@ def _other_picture(contents: tf.Tensor, choose_window: ChooseWindow, exif: bool)
 
 
 def _is_ordinary_png(contents: tf.Tensor, exif: bool) -> tf.Tensor:
-    """Tells whether this is a PNG that TensorFlow gets right: of at most 8 bits a channel and without EXIF."""
-    bits = tf.io.decode_raw(contents, tf.uint8, fixed_length=25)[24]
-    is_ordinary = tf.logical_and(_starts_with(contents, b"\x89PNG\r\n\x1a\n"), tf.less_equal(bits, 8))
+    """Tells whether this is a PNG that TensorFlow gets right: of at most 8 bits a channel, not large, without EXIF."""
+    header = tf.io.decode_raw(contents, tf.uint8, fixed_length=25)
+    width, height = (tf.io.decode_raw(tf.strings.substr(contents, at, 4), tf.int32, False)[0] for at in (16, 20))
+    is_small = tf.reduce_all(tf.less_equal([width, height], _USUAL_SHAPE[0]))
+    is_ordinary = tf.logical_and(is_small, tf.less_equal(header[24], 8))
+    is_ordinary = tf.logical_and(_starts_with(contents, b"\x89PNG\r\n\x1a\n"), is_ordinary)
     if not exif:
         return is_ordinary
     # Whoever writes EXIF writes it before the pixels, where at most a colour profile comes before it.

@@ -19,8 +19,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from slimexp.dataset.split import Split
 from slimexp.errors import UserError
+from slimexp.pipeline import Feed, PipelineSettings
 from slimexp.pipeline.copies.cache import ShrunkCache, explain_short_side
+from slimexp.pipeline.preprocessing import VggPreprocessing
 
 Encode = Callable[..., bytes]
 SHORT_SIDE = 100
@@ -315,3 +318,26 @@ def test_short_side_that_is_too_small_is_explained() -> None:
     assert "than the 224 x 224 that the network takes" in warning
     # Half of the sides, of which 384 is the median, fall below 224 for a photo of less than 384.
     assert "With pipeline.cache_short_side=384 half of them would have enough." in warning
+
+
+def test_through_the_whole_pipeline_cold_and_warm(tmp_path: Path) -> None:
+    photos = []
+    for number in range(6):
+        noise = np.random.default_rng(number).integers(0, 256, (20, 26, 3), np.uint8)
+        photo = tmp_path / f"{number}.jpg"
+        Image.fromarray(noise).resize((260, 200), Image.Resampling.BICUBIC).save(photo)
+        photos.append(str(photo).encode())
+    split = Split("train", photos, np.arange(6, dtype=np.int32) % 2, "photos")
+
+    def images(readers: int, threads: int) -> list[np.ndarray]:
+        cache = ShrunkCache(str(tmp_path / "copies"), short_side=64)
+        settings = PipelineSettings(batch_size=3, readers=readers, threads=threads)
+        preprocessing = VggPreprocessing(32, is_training=True)
+        access = {"read_file": cache.read, "locate": cache.locate}
+        feed = Feed(split, preprocessing=preprocessing, settings=settings, seed=1, is_training=True, **access)
+        with feed:
+            return [next(feed)["image"].numpy() for _ in range(5)]
+
+    cold, warm = images(1, 1), images(3, 2)
+    assert len(list((tmp_path / "copies").rglob("*.jpg"))) == 6
+    assert all((one == other).all() for one, other in zip(cold, warm, strict=True))

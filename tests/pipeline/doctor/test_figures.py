@@ -9,7 +9,7 @@ from PIL import Image
 from slimexp.pipeline.doctor.figures import plot_pipeline, plot_sweep
 from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.verdict import Verdict
-from tests.pipeline.test_doctor import stats
+from tests.pipeline.doctor.test_verdict import stats
 
 ORANGE = (0xD5, 0x5E, 0x00)
 
