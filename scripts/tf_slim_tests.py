@@ -4,6 +4,7 @@
     python scripts/tf_slim_tests.py /tmp/tfslim                          # all, a table by test program
     python scripts/tf_slim_tests.py /tmp/tfslim --only layers/layers     # some: any part of the path
     python scripts/tf_slim_tests.py /tmp/tfslim --only ops -k Restore --failures
+    python scripts/tf_slim_tests.py /tmp/tfslim --v1-behavior            # after tf.compat.v1.disable_v2_behavior()
 
 The wheel of TF-Slim holds its `*_test.py` files. Each runs in a process of its own in which the name `tf_slim.<module>`
 stands for the modules of ours that `ALIASES` lists: aliases only, none of TF-Slim's library is loaded. A name that we
@@ -107,9 +108,6 @@ _OP_NAME = "name of an operation, not of a variable: `weights`, `biases` where K
 REASONS: dict[str, str] = {
     "layers/initializers_test:*_wrong_dtype": _WORDING,
     "layers/layers_test:*.testInvalidDataFormat": _WORDING,
-    "layers/layers_test:BatchNormTest.testUpdatesCollection": (
-        "the collection of updates holds operations; the test wants tensors that read the variable again"
-    ),
     "layers/layers_test:ConvolutionTest.testCreateConvWithWD": _OP_NAME,
     "layers/layers_test:ConvolutionTest.testInvalidShape": _WORDING,
     "layers/layers_test:DropoutTest.testCreateDropout": "an operation in TensorFlow's own dropout has another name now",
@@ -284,8 +282,12 @@ def _restore_removed_names() -> None:
         np.__dict__.setdefault(name, value)
 
 
-def run_program(root: Path, program: str, pattern: str | None, report: Path) -> None:
+def run_program(root: Path, program: str, pattern: str | None, report: Path, v1_behavior: bool) -> None:
     """Runs one test program in this process and writes its outcomes into a file, a JSON object a line."""
+    if v1_behavior:
+        import tensorflow as tf
+
+        tf.compat.v1.disable_v2_behavior()
     sys.meta_path.insert(0, _Finder(root))
     sys.meta_path.append(_StandInFinder())
     name = "tf_slim." + program.replace("/", ".")
@@ -316,13 +318,17 @@ def run_program(root: Path, program: str, pattern: str | None, report: Path) -> 
         unittest.TestSuite(chosen).run(result)
 
 
-def run_apart(root: Path, program: str, pattern: str | None, timeout_secs: int) -> list[dict[str, str]]:
+def run_apart(
+    root: Path, program: str, pattern: str | None, timeout_secs: int, v1_behavior: bool
+) -> list[dict[str, str]]:
     """Runs one test program in a process of its own and returns its outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.jsonl"
         command = [sys.executable, __file__, str(root), "--program", program, "--report", str(report)]
         if pattern is not None:
             command += ["-k", pattern]
+        if v1_behavior:
+            command.append("--v1-behavior")
         checkout = str(Path(__file__).resolve().parent.parent)
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "TEST_TMPDIR": folder}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (checkout, os.environ.get("PYTHONPATH")) if p)
@@ -387,13 +393,14 @@ def main() -> int:
     parser.add_argument("-k", dest="pattern", help="only tests with this text in Class.test_name")
     parser.add_argument("--failures", action="store_true", help="name the tests that do not pass")
     parser.add_argument("--tracebacks", action="store_true", help="the same with whole tracebacks")
+    parser.add_argument("--v1-behavior", action="store_true", help="run them after tf.compat.v1.disable_v2_behavior()")
     parser.add_argument("--jobs", type=int, default=1, help="test programs at a time")
     parser.add_argument("--timeout-secs", type=int, default=1800, help="for each program")
     parser.add_argument("--program", help=argparse.SUPPRESS)
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.program:
-        run_program(args.root, args.program, args.pattern, args.report)
+        run_program(args.root, args.program, args.pattern, args.report, args.v1_behavior)
         return 0
     home = args.root / "tf_slim"
     programs = sorted(str(file.relative_to(home).with_suffix("")) for file in home.rglob("*_test.py"))
@@ -401,7 +408,9 @@ def main() -> int:
     if not programs:
         parser.error(f"no test program {' or '.join(args.only)} under {home}: unpack the wheel of tf-slim there.")
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        outcomes = pool.map(lambda program: run_apart(args.root, program, args.pattern, args.timeout_secs), programs)
+        outcomes = pool.map(
+            lambda program: run_apart(args.root, program, args.pattern, args.timeout_secs, args.v1_behavior), programs
+        )
         results = dict(zip(programs, outcomes, strict=True))
     print_table(results)
     if args.failures or args.tracebacks:

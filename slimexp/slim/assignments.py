@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from slimexp.slim.logs import logger as _log
 from slimexp.slim.variables import get_unique_variable, get_variable_full_name
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "assign_from_values",
     "assign_from_values_fn",
 ]
-
-_log = logging.getLogger(__name__)
 
 
 def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dict[Any, Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-__all__ = ["checkpoints_iterator", "wait_for_new_checkpoint"]
+from slimexp.slim.logs import logger as _log
 
-_log = logging.getLogger(__name__)
+__all__ = ["checkpoints_iterator", "wait_for_new_checkpoint"]
 
 
 def wait_for_new_checkpoint(

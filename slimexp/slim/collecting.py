@@ -22,6 +22,7 @@ __all__ = [
     "own_update_ops",
     "replica_in_graph",
     "replica_name_scope",
+    "traced_for_eager_use",
 ]
 
 _Keys = tf.compat.v1.GraphKeys
@@ -123,6 +124,14 @@ def one_of_several_replicas() -> bool:
         and not tf.distribute.in_cross_replica_context()
         and tf.distribute.get_replica_context().num_replicas_in_sync > 1
     )
+
+
+def traced_for_eager_use() -> bool:
+    """Tells whether a function is being traced that an eager program calls, and not a branch or loop of a graph."""
+    if not tf.inside_function():
+        return False
+    with tf.init_scope():
+        return bool(tf.executing_eagerly())
 
 
 def replica_in_graph() -> int | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from slimexp.slim.logs import logger as _log
+
 __all__ = ["StopAfterNEvalsHook", "SummaryAtEndHook", "get_or_create_eval_step"]
 
 v1 = tf.compat.v1
-
-_log = logging.getLogger(__name__)
 
 _EVAL_STEP = "eval_step"
 

@@ -62,7 +62,7 @@ def create_train_op(
         aggregation_method: How gradients that meet at one tensor are added.
         colocate_gradients_with_ops: Compute gradients on the device of the operation that they belong to.
         gradient_multipliers: Factors by variable or full name, applied before clipping.
-        check_numerics: Fail the step if the loss is infinite or not a number.
+        check_numerics: Fail the step, before variables change, if the loss is infinite or not a number.
 
     Returns:
         The loss, a tensor that is there only when the step is done.

@@ -21,6 +21,7 @@ from slimexp.slim.metric_learning import (
     npairs_loss_multilabel,
     triplet_semihard_loss,
 )
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = [
     "absolute_difference",
@@ -64,7 +65,12 @@ def compute_weighted_loss(
         loss_collection: The collection that it joins; None for none.
     """
     losses = tf.convert_to_tensor(losses)
-    if isinstance(weights, (int, float)) and weights == 1 and losses.shape.is_fully_defined() and 0 not in static_sizes(losses):
+    if (
+        isinstance(weights, (int, float))
+        and weights == 1
+        and losses.shape.is_fully_defined()
+        and 0 not in static_sizes(losses)
+    ):
         # The same in two operations instead of some twenty.
         with tf.compat.v1.name_scope(scope, "weighted_loss", (losses,)):
             loss = tf.cast(tf.reduce_mean(tf.cast(losses, tf.float32), name="value"), losses.dtype)

@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from slimexp.slim.static_shapes import static_sizes
+
 __all__ = ["analyze_ops", "analyze_vars", "tensor_description"]
 
 

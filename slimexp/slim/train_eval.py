@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ import tensorflow as tf
 
 from slimexp.slim.checkpoint_watch import checkpoints_iterator, wait_for_new_checkpoint
 from slimexp.slim.evaluation_hooks import StopAfterNEvalsHook, SummaryAtEndHook, get_or_create_eval_step
+from slimexp.slim.logs import logger as _log
 
 __all__ = [
     "StopAfterNEvalsHook",
@@ -27,8 +27,6 @@ __all__ = [
 ]
 
 v1 = tf.compat.v1
-
-_log = logging.getLogger(__name__)
 
 
 def evaluate_once(
@@ -156,12 +154,12 @@ class _Evaluation:
     def run(self, checkpoint_path: str) -> None:
         start = time.monotonic()
         self._checkpoint_path = checkpoint_path
-        _log.info("Starting the evaluation of %s", checkpoint_path)
+        _log.info("Starting evaluation of %s", checkpoint_path)
         with v1.train.MonitoredSession(session_creator=self._creator, hooks=list(self._hooks)) as session:
             if self._eval_ops is not None:
                 while not session.should_stop():
                     session.run(self._eval_ops, self._feed_dict)
-        _log.info("Finished the evaluation of %s in %.1f s", checkpoint_path, time.monotonic() - start)
+        _log.info("Finished evaluation of %s after %.1f s", checkpoint_path, time.monotonic() - start)
 
 
 def _with_count(eval_ops: Any, hooks: Sequence[Any]) -> Any:

@@ -8,7 +8,6 @@ the step that one device would make on the whole batch, apart from batch norm's 
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 from slimexp.slim.collecting import one_of_several_replicas, own_update_ops
 from slimexp.slim.global_step import get_or_create_global_step
+from slimexp.slim.logs import logger as _log
 from slimexp.slim.monitored_loop import train
 
 __all__ = [
@@ -28,8 +28,6 @@ __all__ = [
     "multiply_gradients_fn",
     "train",
 ]
-
-_log = logging.getLogger(__name__)
 
 GradsAndVars = list[tuple[Any, Any]]
 
@@ -65,7 +63,7 @@ def create_train_op(
         gate_gradients: How parallel the computation of gradients may be: `GATE_NONE`, `GATE_OP`, `GATE_GRAPH`.
         aggregation_method: How gradients that meet at one tensor are added: a `tf.AggregationMethod`.
         colocate_gradients_with_ops: Compute gradients on the device of the operation that they belong to.
-        check_numerics: Fail the step if the loss is infinite or not a number.
+        check_numerics: Fail the step, before variables change, if the loss is infinite or not a number.
 
     Returns:
         The loss, a tensor that is there only when the step is done.
@@ -112,13 +110,14 @@ def create_train_op(
     if summarize_gradients:
         with tf.compat.v1.name_scope("summarize_grads"):
             add_gradients_summaries(grads)
-    update = optimizer.apply_gradients(grads, global_step=global_step)
-
-    with tf.compat.v1.name_scope("train_op"):
+    with tf.compat.v1.name_scope("train_op") as scope:
         if check_numerics:
             total_loss = tf.debugging.check_numerics(total_loss, "LossTensor is inf or nan")
-        with tf.control_dependencies([update]):
-            train_op = tf.identity(total_loss)
+    # The loss first: a gradient need not wait for it, and it would see the variables as they are after the step.
+    with tf.control_dependencies([total_loss]):
+        update = optimizer.apply_gradients(grads, global_step=global_step)
+    with tf.compat.v1.name_scope(scope), tf.control_dependencies([update]):
+        train_op = tf.identity(total_loss)
     train_ops = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)
     train_ops.append(train_op)
     return train_op

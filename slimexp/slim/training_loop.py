@@ -14,15 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp.slim.global_step import get_or_create_global_step
+from slimexp.slim.logs import logger as _log
 from slimexp.slim.sync_replicas import SyncReplicas, as_sync_optimizers
-from slimexp.slim.training_services import start_services
+from slimexp.slim.training_services import CheckpointSaver, start_summaries
 
 __all__ = ["USE_DEFAULT", "train", "train_step"]
 
 v1 = tf.compat.v1
-
-# Below TensorFlow's own logger, so that `tf.compat.v1.logging.set_verbosity` governs it as it did in TF-Slim.
-_log = tf.get_logger().getChild("slim")
 
 # Stands for "make the usual one", as None stands for "none". It is what a Supervisor takes for that, too.
 USE_DEFAULT = 0
@@ -131,11 +129,12 @@ def train(
         summary_writer: By default one for `logdir`. None for none.
         startup_delay_steps: How many steps of the others a worker that is not the chief waits for before its first.
         saver: By default a `tf.compat.v1.train.Saver` of all variables.
-        save_interval_secs: Seconds between two checkpoints.
+        save_interval_secs: Seconds between two checkpoints, which are saved between two steps; one is saved before the
+            first step.
         sync_optimizer: The `tf.compat.v1.train.SyncReplicasOptimizer` of `train_op`, or a list of them: the workers'
             gradients are then averaged. None: each worker applies its own at once.
         session_config: A `tf.compat.v1.ConfigProto`.
-        session_wrapper: Called with the session; what it returns is used in its place.
+        session_wrapper: Called with the session; what it returns is used in its place for the steps.
         trace_every_n_steps: Record where the time goes every so many steps; see `train_step`.
         ignore_live_threads: Do not complain about threads that outlive the training by more than two minutes.
 
@@ -197,7 +196,7 @@ def train(
             global_step=global_step,
             saver=saver,
             save_summaries_secs=save_summaries_secs or 0,
-            save_model_secs=save_interval_secs or 0,
+            save_model_secs=0,
             init_fn=init_fn,
             # Of a worker that waits for the chief; the default of 30 s is long for a small cluster.
             recovery_wait_secs=1,
@@ -205,11 +204,14 @@ def train(
         if supervisor.summary_writer is not None:
             kwargs.setdefault("summary_writer", supervisor.summary_writer)
 
+        saves = is_chief and logdir is not None
+
         def start(sess: Any) -> list[Any]:
-            if is_chief and logdir is not None:
-                start_services(supervisor, sess, used_graph, save_summaries_secs, save_interval_secs)
+            if saves:
+                start_summaries(supervisor, sess, used_graph, save_summaries_secs)
             elif not is_chief and startup_delay_steps > 0:
                 _wait_for_step(supervisor, sess, global_step, min(startup_delay_steps, number_of_steps or sys.maxsize))
+            _log.info("Starting queues.")
             threads = supervisor.start_queue_runners(sess)
             replicas.start(supervisor.coord, sess)
             return threads
@@ -219,22 +221,26 @@ def train(
         while True:
             made_step = False
             try:
-                with supervisor.managed_session(master, config=session_config, start_standard_services=False) as sess:
-                    if session_wrapper is not None:
-                        sess = session_wrapper(sess)
-                    threads = start(sess)
+                with supervisor.managed_session(master, config=session_config, start_standard_services=False) as plain:
+                    _log.info("Starting the session.")
+                    # The wrapper is for the steps; a Saver takes nothing but a session.
+                    sess = plain if session_wrapper is None else session_wrapper(plain)
+                    threads = start(plain)
+                    checkpoints = CheckpointSaver(supervisor, plain, save_interval_secs if saves else None)
+                    checkpoints.save_if_due()
                     try:
                         while not supervisor.should_stop():
                             loss, should_stop = train_step_fn(sess, train_op, global_step, kwargs)
                             made_step = True
                             if should_stop:
-                                _log.info("Stopping Training.")
+                                _log.info("Stopping the training: its last step is made.")
                                 break
+                            checkpoints.save_if_due()
                     except tf.errors.OutOfRangeError as error:
                         _log.info("The input has ended, and so does the training: %s", _first_line(error))
-                    if is_chief and logdir is not None:
-                        _log.info("Finished training! Saving model to disk.")
-                        supervisor.saver.save(sess, supervisor.save_path, global_step=global_step)
+                    if saves:
+                        _log.info("Finished the training.")
+                        checkpoints.save()
                     # The writer is closed when the session is; closed twice, it would complain.
                     supervisor.stop(threads, close_summary_writer=False, ignore_live_threads=ignore_live_threads)
                 return loss

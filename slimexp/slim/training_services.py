@@ -1,4 +1,4 @@
-"""What runs beside the steps of `slim.learning.train`: threads that save checkpoints and write summaries."""
+"""What `slim.learning.train` does beside its steps: saves checkpoints between them, writes summaries in threads."""
 
 from __future__ import annotations
 
@@ -8,19 +8,46 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["start_services"]
+from slimexp.slim.logs import logger as _log
+
+__all__ = ["CheckpointSaver", "start_summaries"]
 
 v1 = tf.compat.v1
 
 
-def start_services(
-    supervisor: Any,
-    sess: Any,
-    graph: tf.Graph,
-    save_summaries_secs: float | None,
-    save_interval_secs: float | None,
-) -> None:
-    """Starts the threads that save checkpoints and write summaries; the Supervisor stops them.
+class CheckpointSaver:
+    """Saves checkpoints between two steps, in the thread that makes the steps.
+
+    A thread beside the steps would read the step's number for the file's name, then the variables, which have moved on
+    by then; and its last checkpoint could be written after the one of the end, and take its place as the latest.
+
+    Args:
+        supervisor: The Supervisor; it has the saver, and the path of the checkpoints.
+        sess: The session.
+        interval_secs: Seconds from one checkpoint to the next, the first being due at once; 0 or None for none but
+            those of `save`.
+    """
+
+    def __init__(self, supervisor: Any, sess: Any, interval_secs: float | None) -> None:
+        self._supervisor = supervisor
+        self._sess = sess
+        self._interval_secs = interval_secs
+        self._due = time.monotonic()
+
+    def save_if_due(self) -> None:
+        """Saves a checkpoint if the last one is old enough."""
+        if self._interval_secs and time.monotonic() >= self._due:
+            self.save()
+            self._due = time.monotonic() + self._interval_secs
+
+    def save(self) -> None:
+        """Saves a checkpoint."""
+        _log.info("Saving checkpoint to %s", self._supervisor.save_path)
+        self._supervisor.saver.save(self._sess, self._supervisor.save_path, global_step=self._supervisor.global_step)
+
+
+def start_summaries(supervisor: Any, sess: Any, graph: tf.Graph, save_summaries_secs: float | None) -> None:
+    """Starts the threads that write summaries; the Supervisor stops them.
 
     Its own ones work only where eager execution is off for the whole program: threads do not inherit the graph.
     """
@@ -46,12 +73,6 @@ def start_services(
                 writer.add_summary(summaries, step)
 
             every(save_summaries_secs, write_summaries)
-
-    def save() -> None:
-        supervisor.saver.save(sess, supervisor.save_path, global_step=supervisor.global_step)
-
-    if supervisor.saver is not None:
-        every(save_interval_secs, save)
 
 
 class _StepCounter:

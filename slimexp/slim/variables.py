@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp.slim.arg_scopes import add_arg_scope
+from slimexp.slim.collecting import traced_for_eager_use
 
 __all__ = [
     "VariableDeviceChooser",
@@ -72,7 +73,7 @@ def variable(
         The variable.
 
     Raises:
-        RuntimeError: If no graph is being built.
+        RuntimeError: If no graph is being built, or if it fails in a `tf.function` without a `VariableStore`.
     """
     if tf.executing_eagerly():
         raise RuntimeError(
@@ -84,21 +85,32 @@ def variable(
     getter = tf.compat.v1.get_variable
     if custom_getter is not None:
         getter = functools.partial(custom_getter, reuse=tf.compat.v1.get_variable_scope().reuse)
-    with tf.compat.v1.device(device or ""):
-        return getter(
-            name,
-            shape=shape,
-            dtype=dtype,
-            initializer=initializer,
-            regularizer=regularizer,
-            trainable=trainable,
-            collections=unique_collections,
-            caching_device=caching_device,
-            partitioner=partitioner,
-            use_resource=use_resource,
-            synchronization=synchronization,
-            aggregation=aggregation,
-        )
+    try:
+        with tf.compat.v1.device(device or ""):
+            return getter(
+                name,
+                shape=shape,
+                dtype=dtype,
+                initializer=initializer,
+                regularizer=regularizer,
+                trainable=trainable,
+                collections=unique_collections,
+                caching_device=caching_device,
+                partitioner=partitioner,
+                use_resource=use_resource,
+                synchronization=synchronization,
+                aggregation=aggregation,
+            )
+    except (AttributeError, ValueError) as error:
+        own = custom_getter is not None or tf.compat.v1.get_variable_scope().custom_getter is not None
+        if own or not traced_for_eager_use():
+            raise
+        # TensorFlow's words are of names that exist and of singletons; the cause is that nothing keeps the variable.
+        raise RuntimeError(
+            f"slim cannot get the variable {name!r} in this tf.function, which is traced more than once: {error} Keep "
+            "the variables in a slim.VariableStore: make one outside, and build the network inside `with "
+            "store.in_use():`."
+        ) from error
 
 
 @add_arg_scope

@@ -141,6 +141,26 @@ def test_nothing_to_evaluate(tmp_path):
     assert slim.evaluation.evaluate_repeatedly(tmp_path, timeout=0) is None
 
 
+@pytest.mark.parametrize(("level", "shown"), [(v1.logging.INFO, True), (v1.logging.WARN, False)])
+def test_what_goes_on_is_logged_as_set_verbosity_says(checkpoints, caplog, level, shown):
+    _, (value, update) = build()
+    before = v1.logging.get_verbosity()
+    try:
+        v1.logging.set_verbosity(level)
+        slim.evaluation.evaluation_loop(
+            "", checkpoints, None, num_evals=1, eval_op=update, final_op=value, max_number_of_evaluations=1
+        )
+    finally:
+        v1.logging.set_verbosity(before)
+    for text in (
+        f"Waiting for a new checkpoint in {checkpoints}",
+        f"Starting evaluation of {checkpoints}",
+        "Evaluation [1/1]",
+        f"Finished evaluation of {checkpoints}",
+    ):
+        assert (text in caplog.text) == shown
+
+
 def test_what_it_refuses(tmp_path):
     build()
     summary_op = tf.constant("")

@@ -61,6 +61,23 @@ def test_it_runs_in_a_graph_that_is_not_the_default(tmp_path, graph):
     assert os.listdir(tmp_path) == []
 
 
+def test_the_number_of_a_checkpoint_is_that_of_what_it_holds(tmp_path):
+    train_op = make_train_op()
+    saver = v1.train.Saver(max_to_keep=None)
+    slim.learning.train(train_op, tmp_path, number_of_steps=30, saver=saver, save_interval_secs=1e-6)
+    for step in range(31):
+        reader = tf.train.load_checkpoint(str(tmp_path / f"model.ckpt-{step}"))
+        assert reader.get_tensor("global_step") == step
+        assert reader.get_tensor("w") == 0.5**step
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-30")
+
+
+def test_a_checkpoint_is_saved_before_the_first_step(tmp_path):
+    slim.learning.train(make_train_op(), tmp_path, number_of_steps=2)
+    steps = {int(path.suffix and path.stem.rpartition("-")[2]) for path in tmp_path.glob("model.ckpt-*.index")}
+    assert steps == {0, 2}
+
+
 def test_init_op_init_fn_and_what_is_fed(tmp_path):
     train_op = make_train_op()
     (w,) = slim.get_variables("w")
@@ -131,6 +148,20 @@ def test_steps_are_logged(caplog):
     ]
 
 
+def test_what_goes_on_is_logged_as_set_verbosity_says(tmp_path, caplog):
+    before = v1.logging.get_verbosity()
+    try:
+        for level, shown in {v1.logging.INFO: True, v1.logging.WARN: False}.items():
+            v1.logging.set_verbosity(level)
+            caplog.clear()
+            with tf.Graph().as_default():
+                slim.learning.train(make_train_op(), tmp_path, number_of_steps=1)
+            for text in ("Starting the session", "Starting queues", f"Saving checkpoint to {tmp_path}"):
+                assert (text in caplog.text) == shown
+    finally:
+        v1.logging.set_verbosity(before)
+
+
 def test_a_step_of_ones_own_gets_what_it_was_given():
     seen = []
 
@@ -144,7 +175,7 @@ def test_a_step_of_ones_own_gets_what_it_was_given():
     assert seen == [(["mine", "should_log", "should_stop"], 7)] * 2
 
 
-def test_the_session_may_be_wrapped():
+def test_the_session_may_be_wrapped(tmp_path):
     class Counting:
         runs = 0
 
@@ -158,7 +189,8 @@ def test_the_session_may_be_wrapped():
             Counting.runs += 1
             return self.session.run(*args, **kwargs)
 
-    slim.learning.train(make_train_op(), None, number_of_steps=3, session_wrapper=Counting)
+    # Checkpoints and summaries take the session as it is.
+    slim.learning.train(make_train_op(), tmp_path, number_of_steps=3, session_wrapper=Counting)
     assert Counting.runs >= 6
 
 

@@ -17,7 +17,7 @@ def graph():
 def test_outputs_are_listed_by_alias():
     a, b = tf.constant(1.0, name="a"), tf.constant(2.0, name="b")
     assert utils.collect_named_outputs("out", "net/a/", a) is a
-    utils.collect_named_outputs(["out", "more"], None, b)
+    utils.collect_named_outputs(collections=["out", "more"], alias=None, outputs=b)
     assert list(utils.convert_collection_to_dict("out").items()) == [("net/a", a), ("b", b)]
     utils.append_tensor_alias(a, "second")
     assert utils.gather_tensors_aliases([a, b]) == ["net/a", "second", "b"]

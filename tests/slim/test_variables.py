@@ -106,3 +106,12 @@ def test_global_step(graph):
         slim.create_global_step()
     with pytest.raises(TypeError, match="integer"):
         slim.assert_global_step(slim.variable("v", [], tf.float32))
+
+
+def test_in_a_function_without_a_store_the_error_names_it():
+    @tf.function(autograph=False)
+    def step(images):
+        return slim.conv2d(images, 3, [3, 3], scope="lonely")
+
+    with pytest.raises(RuntimeError, match=r"cannot get the variable '.*weights' in this tf\.function.*VariableStore"):
+        step(tf.ones([1, 4, 4, 3]))

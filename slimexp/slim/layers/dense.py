@@ -24,6 +24,7 @@ from slimexp.slim.layers.common import (
     n_positive,
     num_channels,
 )
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = ["bias_add", "elu", "fully_connected", "linear", "relu", "relu6"]
 

@@ -18,6 +18,7 @@ from slimexp.slim.layers.common import (
     layer_variable,
     num_channels,
 )
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = ["bucketize", "dense_to_sparse", "maxout", "poincare_normalize", "spatial_softmax"]
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from slimexp.slim.arg_scopes import add_arg_scope
 from slimexp.slim.initializers import xavier_initializer
 from slimexp.slim.layers.common import Activation, Regularizer, as_floating, known_rank, num_channels
+from slimexp.slim.static_shapes import static_sizes
 from slimexp.slim.variables import variable
 
 __all__ = ["legacy_fully_connected", "legacy_linear", "legacy_relu"]

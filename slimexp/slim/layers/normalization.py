@@ -23,6 +23,7 @@ from slimexp.slim.layers.common import (
     num_channels,
 )
 from slimexp.slim.layers.moving_averages import move_towards, moving_variable, zero_debiased
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = ["batch_norm"]
 
@@ -187,7 +188,7 @@ def batch_norm(
                 return 1.0 - decay if known else tf.where(is_training, tf.cast(1.0 - decay, dtype), tf.zeros([], dtype))
 
             # The corrections of renorm read their averages as they were before this step.
-            with tf.compat.v1.name_scope("AssignMovingAvg"), tf.control_dependencies([outputs] if renorm else []):
+            with tf.control_dependencies([outputs] if renorm else []):
                 if zero_debias_moving_mean:
                     updates = [zero_debiased(moving_mean, mean, weight(decay), is_training)]
                 else:

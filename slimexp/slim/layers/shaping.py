@@ -11,6 +11,7 @@ import tensorflow as tf
 from slimexp.slim import utils
 from slimexp.slim.arg_scopes import add_arg_scope
 from slimexp.slim.layers.common import known_rank, scoped_alias
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = ["flatten", "one_hot_encoding", "scale_gradient", "softmax", "unit_norm"]
 
@@ -34,8 +35,9 @@ def flatten(inputs: Any, outputs_collections: str | Sequence[str] | None = None,
         inputs = tf.convert_to_tensor(inputs)
         known_rank("flatten", inputs, 1)
         num_examples, *sizes = static_sizes(inputs)
-        if None not in sizes:
-            size = math.prod(sizes)
+        known = [size for size in sizes if size is not None]
+        if len(known) == len(sizes):
+            size = math.prod(known)
             # The batch size is spelled out where -1 is ambiguous: there are no elements to count.
             batch = -1 if size else tf.shape(inputs)[0]
             outputs = tf.reshape(inputs, [batch, size])

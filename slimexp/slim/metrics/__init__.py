@@ -1,6 +1,8 @@
 """Metrics over all batches of an evaluation, under TF-Slim's names (graph mode).
 
 Most return a pair: the value so far, and the operation that takes a batch into account. See `slim.evaluation`.
+
+They keep their counts in local variables of a graph, so they work in graphs only, not inside `tf.function`s.
 """
 
 from __future__ import annotations

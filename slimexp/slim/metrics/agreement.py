@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp.slim.metrics.common import collected, flat_weights, metric_scope, metric_variable
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = ["accuracy", "cohen_kappa", "streaming_covariance", "streaming_pearson_correlation"]
 
@@ -51,7 +52,7 @@ def streaming_covariance(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the unbiased covariance of predictions and labels.
+    """Computes the unbiased covariance of predictions and labels (graph mode).
 
     Batches are joined by the formula of Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
     computing sample variances", 1979), which does not cancel where values are far from 0.
@@ -113,7 +114,7 @@ def streaming_pearson_correlation(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes Pearson's correlation coefficient of predictions and labels, in -1..1.
+    """Computes Pearson's correlation coefficient of predictions and labels, in -1..1 (graph mode).
 
     The arguments are those of `streaming_covariance`.
     """
@@ -135,7 +136,7 @@ def cohen_kappa(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes Cohen's kappa: how far classes agree beyond chance, 1 for wholly and 0 for not at all.
+    """Computes Cohen's kappa: how far classes agree beyond chance, 1 for wholly and 0 for not at all (graph mode).
 
     Args:
         labels: Class numbers, [batch] or [batch, 1].

@@ -22,7 +22,7 @@ def streaming_concat(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Joins the values of all batches along an axis.
+    """Joins the values of all batches along an axis (graph mode).
 
     Args:
         values: Of a known rank; all dimensions but that of the axis must be known.
@@ -97,7 +97,7 @@ def count(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Counts the elements of all batches.
+    """Counts the elements of all batches (graph mode).
 
     Args:
         values: Of any shape.

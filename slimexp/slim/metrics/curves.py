@@ -55,6 +55,8 @@ def streaming_dynamic_auc(
 ) -> tuple[Any, Any]:
     """Computes the exact area under the ROC or precision-recall curve; it keeps all labels and scores in memory.
 
+    It works in graphs only.
+
     Args:
         labels: 0 or 1, of any shape.
         predictions: Scores of any range, of the same shape.
@@ -103,6 +105,8 @@ def auc_with_confidence_intervals(
     name: str | None = None,
 ) -> tuple[AucWithConfidenceIntervals, Any]:
     """Computes the area under the ROC curve with a confidence interval; it keeps all labels and scores in memory.
+
+    It works in graphs only.
 
     The variance is that of DeLong, DeLong and Clarke-Pearson ("Comparing the areas under two or more correlated
     receiver operating characteristic curves", Biometrics 44, 1988), from the share of the other class that each

@@ -40,7 +40,7 @@ def streaming_curve_points(
     curve: str = "ROC",
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the points of the ROC or precision-recall curve.
+    """Computes the points of the ROC or precision-recall curve (graph mode).
 
     Args:
         labels: Of any shape; true where not zero.
@@ -99,6 +99,8 @@ def streaming_auc(
 ) -> tuple[Any, Any]:
     """Computes the area under the ROC or precision-recall curve between its points at evenly spaced thresholds.
 
+    It works in graphs only.
+
     Args:
         predictions: Scores in 0..1, of any shape.
         labels: Of the same shape; true where not zero.
@@ -127,6 +129,8 @@ def streaming_specificity_at_sensitivity(
 ) -> tuple[Any, Any]:
     """Computes the true negative rate at the threshold whose true positive rate is nearest to `sensitivity`.
 
+    It works in graphs only.
+
     The other arguments are those of `streaming_auc`.
     """
     return _m.specificity_at_sensitivity(
@@ -146,6 +150,8 @@ def streaming_sensitivity_at_specificity(
 ) -> tuple[Any, Any]:
     """Computes the true positive rate at the threshold whose true negative rate is nearest to `specificity`.
 
+    It works in graphs only.
+
     The other arguments are those of `streaming_auc`.
     """
     return _m.sensitivity_at_specificity(
@@ -164,7 +170,7 @@ def recall_at_precision(
     name: str | None = None,
     strict_mode: bool = False,
 ) -> tuple[Any, Any]:
-    """Computes the recall at the threshold whose precision is nearest to the given one.
+    """Computes the recall at the threshold whose precision is nearest to the given one (graph mode).
 
     Args:
         labels: Of any shape; true where not zero.
@@ -219,7 +225,7 @@ def precision_at_recall(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the precision at the highest threshold whose recall is not less than the given one.
+    """Computes the precision at the highest threshold whose recall is not less than the given one (graph mode).
 
     Args:
         labels: Of any shape; true where not zero.
@@ -269,7 +275,7 @@ def f1_score(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the best F1 score, the harmonic mean of precision and recall, over the thresholds.
+    """Computes the best F1 score, the harmonic mean of precision and recall, over the thresholds (graph mode).
 
     Args:
         labels: Of any shape; true where not zero.

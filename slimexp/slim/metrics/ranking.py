@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp.slim.metrics.common import collected, metric_scope, metric_variable
+from slimexp.slim.static_shapes import static_sizes
 
 __all__ = [
     "sparse_recall_at_top_k",
@@ -35,7 +36,7 @@ def streaming_recall_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of examples whose class is among the k with the highest scores.
+    """Computes the share of examples whose class is among the k with the highest scores (graph mode).
 
     Args:
         predictions: Scores, float32 [batch, classes].
@@ -65,6 +66,8 @@ def streaming_sparse_recall_at_k(
 ) -> tuple[Any, Any]:
     """Computes the share of the labels that are among the k classes with the highest scores of their example.
 
+    It works in graphs only.
+
     Args:
         predictions: Scores, [..., classes].
         labels: Class numbers, int64 [..., labels]; values outside of the classes count as never found.
@@ -91,7 +94,7 @@ def streaming_sparse_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of labels among the k classes with the highest scores of each example.
+    """Computes the share of labels among the k classes with the highest scores of each example (graph mode).
 
     The arguments are those of `streaming_sparse_recall_at_k`.
     """
@@ -107,7 +110,10 @@ def streaming_sparse_precision_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes `streaming_sparse_precision_at_k` from class numbers, int64 [..., k], rather than scores."""
+    """Computes `streaming_sparse_precision_at_k` from class numbers, int64 [..., k], rather than scores.
+
+    It works in graphs only.
+    """
     k = _k(top_k_predictions)
     name = name or _name("precision", k, class_id)
     return _m.precision_at_top_k(
@@ -124,7 +130,7 @@ def sparse_recall_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes `streaming_sparse_recall_at_k` from class numbers, int64 [..., k], rather than scores."""
+    """Computes `streaming_sparse_recall_at_k` from class numbers, int64 [..., k], rather than scores (graph mode)."""
     k = _k(top_k_predictions)
     name = name or _name("recall", k, class_id)
     return _m.recall_at_top_k(
@@ -141,7 +147,7 @@ def streaming_sparse_average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the mean over the examples of the average precision at k.
+    """Computes the mean over the examples of the average precision at k (graph mode).
 
     That is the mean, over an example's labels (k of them at most), of the precision among the classes with scores as
     high as the label's; labels outside of the highest k count as 0.
@@ -169,7 +175,10 @@ def streaming_sparse_average_precision_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes `streaming_sparse_average_precision_at_k` from class numbers, int64 [..., k], rather than scores."""
+    """Computes `streaming_sparse_average_precision_at_k` from class numbers, int64 [..., k], rather than scores.
+
+    It works in graphs only.
+    """
     top_k = tf.cast(top_k_predictions, tf.int64)
     k = _k(top_k)
     with metric_scope(name, f"average_precision_at_{k}", (top_k, weights)):

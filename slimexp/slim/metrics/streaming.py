@@ -46,7 +46,7 @@ def _predictions_first(name: str, metric: Callable[..., Any], what: str) -> _Met
         return metric(labels, predictions, weights, metrics_collections, updates_collections, name)
 
     streaming.__name__ = streaming.__qualname__ = name
-    streaming.__doc__ = f"""Computes {what} of all batches.
+    streaming.__doc__ = f"""Computes {what} of all batches (graph mode).
 
     Args:
         predictions: Of any shape.
@@ -104,7 +104,7 @@ def streaming_mean(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the mean of the elements of all batches.
+    """Computes the mean of the elements of all batches (graph mode).
 
     Args:
         values: Of any shape.
@@ -126,7 +126,10 @@ def streaming_mean_tensor(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the mean over the batches of each element on its own; the arguments are those of `streaming_mean`."""
+    """Computes the mean over the batches of each element on its own; the arguments are those of `streaming_mean`.
+
+    It works in graphs only.
+    """
     return _m.mean_tensor(values, weights, metrics_collections, updates_collections, name)
 
 
@@ -138,7 +141,7 @@ def streaming_percentage_less(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share, in 0..1, of elements below a threshold; the rest is as for `streaming_mean`."""
+    """Computes the share, in 0..1, of elements below a threshold (graph mode); the rest is as for `streaming_mean`."""
     return _m.percentage_below(values, threshold, weights, metrics_collections, updates_collections, name)
 
 
@@ -152,6 +155,8 @@ def streaming_mean_relative_error(
     name: str | None = None,
 ) -> tuple[Any, Any]:
     """Computes the mean of `abs(predictions - labels) / normalizer`, where elements with normalizer 0 count as 0.
+
+    It works in graphs only.
 
     Args:
         predictions: Of any shape.
@@ -181,6 +186,8 @@ def streaming_mean_cosine_distance(
 ) -> tuple[Any, Any]:
     """Computes the mean of `1 - sum(predictions * labels)` along a dimension, along which both have length 1.
 
+    It works in graphs only.
+
     Args:
         predictions: Of any shape.
         labels: Of the same shape.
@@ -205,7 +212,7 @@ def streaming_mean_iou(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the mean over the classes of intersection over union, as for segmentations.
+    """Computes the mean over the classes of intersection over union, as for segmentations (graph mode).
 
     Args:
         predictions: Class numbers, of any shape.

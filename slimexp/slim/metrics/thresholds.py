@@ -86,7 +86,7 @@ def from_confusion(
     default_name: str,
     kinds: Sequence[str] = _KINDS,
 ) -> tuple[Any, Any]:
-    """Makes a metric of a function of the counts at thresholds.
+    """Makes a metric of a function of the counts at thresholds (graph mode).
 
     Args:
         fn: Takes a dictionary from kind (`true_positives`, ...) to counts, float32 [thresholds].
@@ -162,7 +162,7 @@ def streaming_precision_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of true elements among the predicted ones, at each threshold.
+    """Computes the share of true elements among the predicted ones, at each threshold (graph mode).
 
     Args:
         predictions: Scores in 0..1, of any shape.
@@ -190,7 +190,10 @@ def streaming_recall_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of predicted elements among the true ones; see `streaming_precision_at_thresholds`."""
+    """Computes the share of predicted elements among the true ones; see `streaming_precision_at_thresholds`.
+
+    It works in graphs only.
+    """
     return _m.recall_at_thresholds(
         labels, predictions, thresholds, weights, metrics_collections, updates_collections, name
     )
@@ -205,7 +208,10 @@ def streaming_false_positive_rate_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of predicted elements among those not true; see `streaming_precision_at_thresholds`."""
+    """Computes the share of predicted elements among those not true; see `streaming_precision_at_thresholds`.
+
+    It works in graphs only.
+    """
     return from_confusion(
         lambda c: c["false_positives"] / (EPSILON + c["false_positives"] + c["true_negatives"]),
         labels,
@@ -229,7 +235,10 @@ def streaming_false_negative_rate_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of elements not predicted among the true ones; see `streaming_precision_at_thresholds`."""
+    """Computes the share of elements not predicted among the true ones; see `streaming_precision_at_thresholds`.
+
+    It works in graphs only.
+    """
     return from_confusion(
         lambda c: c["false_negatives"] / (EPSILON + c["false_negatives"] + c["true_positives"]),
         labels,
@@ -252,7 +261,7 @@ def streaming_false_positive_rate(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of predicted elements among those not true, of predictions that are 0 or 1.
+    """Computes the share of predicted elements among those not true, of predictions that are 0 or 1 (graph mode).
 
     Args:
         predictions: Of any shape; predicted where not zero.
@@ -279,7 +288,10 @@ def streaming_false_negative_rate(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Computes the share of elements not predicted among the true ones; see `streaming_false_positive_rate`."""
+    """Computes the share of elements not predicted among the true ones; see `streaming_false_positive_rate`.
+
+    It works in graphs only.
+    """
     with metric_scope(name, "false_negative_rate", (predictions, labels, weights)):
         wrong = _m.false_negatives(labels, predictions, weights)
         right = _m.true_positives(labels, predictions, weights)

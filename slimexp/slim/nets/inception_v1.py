@@ -1,14 +1,23 @@
-"""Inception v1 (C. Szegedy et al., arXiv 1409.4842), with the library's arg scope."""
+"""Inception v1 (C. Szegedy et al., arXiv 1409.4842), with the library's arg scope and order of arguments."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from slimexp.nets.inception_utils import inception_arg_scope
-from slimexp.nets.inception_v1 import inception_v1, inception_v1_base
+from slimexp.nets.inception_v1 import inception_v1
+from slimexp.nets.inception_v1 import inception_v1_base as _base
+from slimexp.slim.nets.initial_weights import trunc_normal
 from slimexp.slim.nets.moving_averages import with_collection
 
-__all__ = ["inception_v1", "inception_v1_arg_scope", "inception_v1_base"]
+__all__ = ["inception_v1", "inception_v1_arg_scope", "inception_v1_base", "trunc_normal"]
+
+
+def inception_v1_base(
+    inputs: Any, final_endpoint: str = "Mixed_5c", scope: Any = "InceptionV1", include_root_block: bool = True
+) -> tuple[Any, dict[str, Any]]:
+    """Builds `slimexp.nets.inception_v1.inception_v1_base`, with `scope` before what the library lacks."""
+    return _base(inputs, final_endpoint, include_root_block, scope)
 
 
 def inception_v1_arg_scope(

@@ -10,9 +10,10 @@ import tensorflow as tf
 from slimexp import slim
 from slimexp.nets.inception_utils import inception_arg_scope
 from slimexp.nets.inception_v3 import inception_v3, inception_v3_base
+from slimexp.slim.nets.initial_weights import trunc_normal
 from slimexp.slim.nets.moving_averages import with_collection
 
-__all__ = ["inception_v3", "inception_v3_arg_scope", "inception_v3_base"]
+__all__ = ["inception_v3", "inception_v3_arg_scope", "inception_v3_base", "trunc_normal"]
 
 
 def inception_v3_arg_scope(

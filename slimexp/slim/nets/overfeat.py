@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from slimexp.nets.overfeat import overfeat, overfeat_arg_scope
+from slimexp.slim.nets.initial_weights import trunc_normal
 
-__all__ = ["overfeat", "overfeat_arg_scope"]
+__all__ = ["overfeat", "overfeat_arg_scope", "trunc_normal"]

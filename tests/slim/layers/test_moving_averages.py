@@ -63,3 +63,21 @@ def test_each_replica_averages_over_its_own_batch():
     np.testing.assert_allclose(values["moving_mean"], mean, rtol=1e-5)
     np.testing.assert_allclose(values["biased"], 0.19 * mean, rtol=1e-5)
     np.testing.assert_allclose(values["renorm_mean"], 0.75 * mean, rtol=1e-5)
+
+
+def test_updates_have_the_operation_that_scripts_ask_for():
+    with tf.Graph().as_default(), v1.Session() as session:
+        with v1.name_scope("clone_0") as scope:
+            slim.batch_norm(tf.constant(IMAGES), zero_debias_moving_mean=True, renorm=True, scope="norm")
+        updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS, scope)
+        names = [update.op.name for update in updates]
+        assert len(set(names)) == 4
+        assert all(name.startswith("clone_0/norm/") for name in names)
+        session.run(v1.global_variables_initializer())
+        session.run(updates)
+        mean = next(v for v in slim.get_model_variables() if v.op.name == "norm/moving_mean")
+        np.testing.assert_allclose(session.run(mean), IMAGES.mean((0, 1, 2)), rtol=1e-4)
+        # As a dependency an update costs nothing but itself: no variable is read for it.
+        with tf.control_dependencies(updates):
+            barrier = tf.constant(0.0)
+        assert {op.name for op in barrier.op.control_inputs} == set(names)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -11,7 +12,10 @@ v1 = tf.compat.v1
 
 
 def test_networks_are_where_scripts_of_old_look_for_them():
-    assert slim.nets.vgg.vgg_16 is nets.vgg_16
+    assert slim.nets.vgg.vgg_d is slim.nets.vgg.vgg_16
+    assert slim.nets.vgg.vgg_e is slim.nets.vgg.vgg_19
+    assert slim.nets.vgg.vgg_a.default_image_size == 224
+    assert slim.nets.vgg.vgg_16.head_scopes == nets.vgg_16.head_scopes
     assert slim.nets.alexnet.alexnet_v2 is nets.alexnet_v2
     assert slim.nets.overfeat.overfeat is nets.overfeat
     assert slim.nets.inception.inception_v3 is slim.nets.inception_v3.inception_v3 is nets.inception_v3
@@ -72,3 +76,35 @@ def test_arg_scopes_take_what_the_librarys_took():
         assert v1.get_collection(v1.GraphKeys.UPDATE_OPS) == []
         types = {op.type for op in v1.get_default_graph().get_operations()}
         assert not any(op_type.startswith("FusedBatchNorm") for op_type in types)
+
+
+@pytest.mark.parametrize(
+    ("module", "net", "arguments"),
+    [
+        ("vgg", "vgg_a", (5, True, 0.5, False, "own")),
+        ("inception_v1", "inception_v1_base", ("Conv2d_1a_7x7", "own")),
+        ("inception_v2", "inception_v2_base", ("Conv2d_1a_7x7", 16, 1.0, "own")),
+        ("inception_v3", "inception_v3_base", ("Conv2d_1a_3x3", 16, 1.0, "own")),
+    ],
+)
+def test_scope_comes_where_the_library_had_it(module, net, arguments):
+    with tf.Graph().as_default():
+        getattr(getattr(slim.nets, module), net)(tf.ones([2, 32, 32, 3]), *arguments)
+        assert all(v.op.name.startswith("own/") for v in slim.get_model_variables())
+        assert slim.get_model_variables()
+
+
+def test_arguments_that_the_library_lacked_come_behind():
+    with tf.Graph().as_default():
+        for module in (slim.nets.inception_v1, slim.nets.inception_v2):
+            base = getattr(module, module.__name__.rpartition(".")[2] + "_base")
+            _, end_points = base(tf.ones([2, 16, 16, 192]), "Mixed_3b", include_root_block=False)
+            assert list(end_points) == ["Mixed_3b"]
+
+
+@pytest.mark.parametrize("module", ["alexnet", "inception_v1", "inception_v2", "inception_v3", "overfeat"])
+def test_the_initializer_that_scripts_take_from_the_networks(module):
+    with tf.Graph().as_default(), v1.Session() as session:
+        values = session.run(getattr(slim.nets, module).trunc_normal(0.5)([1000]))
+    assert 0.35 < values.std() < 0.5
+    assert np.abs(values).max() <= 1.0
