@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from slimexp.config import Config
@@ -23,7 +23,13 @@ _log = logging.getLogger("slimexp")
 
 
 def resolve_auto(
-    config: Config, split: AnySplit, preprocessing: Any, tracker: Tracker, earlier: Mapping[str, Any] | None = None
+    config: Config,
+    split: AnySplit,
+    preprocessing: Any,
+    tracker: Tracker,
+    earlier: Mapping[str, Any] | None = None,
+    *,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> Config:
     """Returns the configuration with counts that were measured, or found in the record of the run that goes on.
 
@@ -35,6 +41,7 @@ def resolve_auto(
         preprocessing: Theirs.
         tracker: Records the run.
         earlier: What `run.json` says of the run that goes on.
+        check_stop: Called a few times a second while it is measured; what it raises ends that.
 
     Raises:
         UserError: If the pipeline's settings do not fit the split, or an image cannot be read.
@@ -58,6 +65,7 @@ def resolve_auto(
             threads="pipeline.threads" in missing,
             readers="pipeline.readers" in missing,
             skip_bad=skips_bad_images(config),
+            check_stop=check_stop,
         )
         for choice in choices:
             _log.info("%s", choice)

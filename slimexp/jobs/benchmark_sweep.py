@@ -9,13 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+from yaml import YAMLError
 
 from slimexp.evaluation.tables import write_csv
 from slimexp.pipeline.doctor.figures import plot_sweep
 from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.verdict import BOTTLENECKS
+from slimexp.tracking.tracker import RECORD_FILE
 
 __all__ = ["RESULT_FILE", "summarize"]
 
@@ -27,14 +32,31 @@ _AS_FAST = 0.95
 _CHART_KEYS = ("pipeline.threads", "pipeline.readers")
 
 
+# Overrides that say where a job's results go and not what it measures.
+_APART = ("job", "run_dir", "output_root", "tracking", "hydra")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What one job has left: its folder's name, the settings in which the jobs differ, its rates and verdict."""
+    """What one job has left.
+
+    Attributes:
+        name: Its folder's name.
+        asked: What its command set.
+        settings: What it ran with, as far as it is on record; later those settings in which the jobs differ.
+        rates: Its rates; none if it came to no end.
+        bottleneck: What held it back.
+        status: FINISHED, FAILED or KILLED.
+        reason: Why it came to no end, in words.
+    """
 
     name: str
+    asked: dict[str, Any]
     settings: dict[str, Any]
     rates: dict[str, Rate]
     bottleneck: str
+    status: str = "FINISHED"
+    reason: str = ""
 
     @property
     def label(self) -> str:
@@ -48,7 +70,7 @@ def summarize(sweep_dir: Path) -> str | None:
         sweep_dir: The folder with one folder a job.
 
     Returns:
-        The verdict on the sweep; None if no job has left a result.
+        The verdict on the sweep, which names the jobs that have left no result; None if there were no jobs.
     """
     jobs = _read_jobs(sweep_dir)
     if not jobs:
@@ -59,38 +81,123 @@ def summarize(sweep_dir: Path) -> str | None:
             **job.settings,
             **{f"{name}_images_per_sec": rate.median for name, rate in job.rates.items()},
             "bottleneck": job.bottleneck,
+            "status": job.status,
+            "reason": job.reason,
         }
         for job in jobs
     ]
+    # The rates stand together, though a job at the start may have none.
+    rows.sort(key=lambda row: len(row), reverse=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
+    rows.sort(key=lambda row: (len(row["job"]), row["job"]))
     write_csv(sweep_dir / "sweep.csv", [{key: row.get(key) for key in columns} for row in rows])
     _print_table(jobs)
     files = f"{sweep_dir}/sweep.csv"
-    if _plot(jobs, sweep_dir / "sweep.png"):
+    done = [job for job in jobs if job.rates]
+    if done and _plot(done, sweep_dir / "sweep.png"):
         files += ", sweep.png"
-    sentence = _sentence(jobs)
+    sentence = _sentence(done) + _failures(jobs) if done else _failures(jobs).strip()
     print(f"\n{sentence}\n\nSweep:       {files}", flush=True)
     return sentence
 
 
 def _read_jobs(sweep_dir: Path) -> list[_Job]:
-    found = []
-    for path in sorted(sweep_dir.rglob(RESULT_FILE)):
+    """Reads what each job's folder says, with the settings in which the jobs differ, whether or not they ended well."""
+    folders = {path.parent for path in sweep_dir.rglob(RESULT_FILE)}
+    folders.update(path.parent.parent for path in sweep_dir.rglob(".hydra/overrides.yaml"))
+    found = [job for job in (_read_job(folder, sweep_dir) for folder in folders) if job is not None]
+    found.sort(key=lambda job: (len(job.name), job.name))  # 2 before 10.
+    done = [job for job in found if job.rates]
+    keys = dict.fromkeys(key for job in found for key in (*job.settings, *job.asked))
+    varied = [
+        key
+        for key in keys
+        if len({str(job.settings.get(key)) for job in done}) > 1 or len({str(job.asked.get(key)) for job in found}) > 1
+    ]
+    return [
+        dataclasses.replace(job, settings={key: job.settings.get(key, job.asked.get(key)) for key in varied})
+        for job in found
+    ]
+
+
+def _read_job(folder: Path, sweep_dir: Path) -> _Job | None:
+    """Returns what a job has left; None if it was none of `job=benchmark`."""
+    name, asked = str(folder.relative_to(sweep_dir)), _overrides(folder)
+    record = _record(folder)
+    status = str(record.get("status") or "FAILED")
+    if record.get("params", {}).get("job.name", "benchmark") != "benchmark":
+        return None
+    path = folder / RESULT_FILE
+    reason = ""
+    # A result beside the record of a failure is of an earlier job in the same folder.
+    if path.is_file() and (not record or status == "FINISHED"):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            rates = {name: Rate(**rate) for name, rate in content["rates"].items()}
+            rates = {key: Rate(**rate) for key, rate in content["rates"].items()}
             bottleneck = str(content["verdict"]["bottleneck"])
             settings = dict(content["settings"])
-            usable = bottleneck in BOTTLENECKS and "training" in rates and "pipeline" in rates
+            if bottleneck in BOTTLENECKS and {"training", "pipeline"} <= set(rates):
+                return _Job(name, asked, settings, rates, bottleneck)
+            reason = f"{RESULT_FILE} lacks what a benchmark finds"
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("%s cannot be read and is left out: %s", path, error)
-            continue
-        if usable:
-            found.append(_Job(str(path.parent.relative_to(sweep_dir)), settings, rates, bottleneck))
-    keys = dict.fromkeys(key for job in found for key in job.settings)
-    varied = [key for key in keys if len({str(job.settings.get(key)) for job in found}) > 1]
-    jobs = [dataclasses.replace(job, settings={k: job.settings.get(k) for k in varied}) for job in found]
-    return sorted(jobs, key=lambda job: (len(job.name), job.name))  # 2 before 10.
+            reason = f"{RESULT_FILE} cannot be read"
+        return _Job(name, asked, {}, {}, "", "FAILED", reason)
+    if status == "RUNNING":  # The sweep is over: it was ended from outside, before it could say so.
+        status, reason = "KILLED", "it ended without a word, as by SIGKILL or for want of memory"
+    reason = reason or _first_words(str(record.get("message") or "")) or _logged_error(folder) or "it left no result"
+    return _Job(name, asked, {}, {}, "", status if status == "KILLED" else "FAILED", reason)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _overrides(folder: Path) -> dict[str, Any]:
+    """Returns what a job's command set, by key, as Hydra has noted it."""
+    try:
+        lines = OmegaConf.to_container(OmegaConf.load(folder / ".hydra" / "overrides.yaml"))
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException):
+        return {}
+    pairs = (str(line).lstrip("+~").partition("=") for line in lines) if isinstance(lines, list) else ()
+    return {key: _number_or_text(value) for key, _, value in pairs if key.split(".")[0] not in _APART}
+
+
+def _number_or_text(value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    return value
+
+
+def _first_words(message: str) -> str:
+    """Returns a message's first line without the error's name; with the next one, where the first only announces it."""
+    kind, separator, rest = message.strip().partition(": ")
+    lines = (rest if separator and kind.isidentifier() else message).strip().splitlines()
+    if len(lines) > 1 and lines[0].endswith(":"):
+        return f"{lines[0]} {lines[1].strip()}"
+    return lines[0] if lines else ""
+
+
+def _logged_error(folder: Path) -> str:
+    """Returns the first line of the last error whose traceback a job's log holds."""
+    try:
+        lines = (folder / "slimexp.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    starts = [number for number, line in enumerate(lines) if line.startswith("Traceback (")]
+    for number, line in enumerate(lines[starts[-1] + 1 :] if starts else (), starts[-1] + 1 if starts else 0):
+        if line and not line[0].isspace():
+            error = "\n".join(lines[number : number + 2])
+            kind, separator, rest = error.partition(": ")
+            return _first_words(f"{kind.rpartition('.')[2]}{separator}{rest}")
+    return ""
 
 
 def _print_table(jobs: Sequence[_Job]) -> None:
@@ -99,12 +206,14 @@ def _print_table(jobs: Sequence[_Job]) -> None:
         table.add_column(key.rpartition(".")[2], justify="right")
     for title in ("pipeline images/s", "network", "together"):
         table.add_column(title, justify="right")
-    table.add_column("held back by")
+    table.add_column("held back by", overflow="fold")
     for job in jobs:
         rates = [job.rates.get(name) for name in ("pipeline", "network", "training")]
         shown = ["-" if rate is None else f"{rate.median:,.0f}" for rate in rates]
-        names = [str(value) for value in job.settings.values()] or [job.name]
-        table.add_row(*names, *shown, job.bottleneck)
+        names = ["-" if value is None else str(value) for value in job.settings.values()] or [job.name]
+        last = job.bottleneck if job.rates else f"{job.status}: {job.reason}"
+        # Text: a message may hold what looks like markup.
+        table.add_row(*(Text(cell) for cell in (*names, *shown, last)))
     Console().print(table)
 
 
@@ -141,6 +250,15 @@ def _sentence(jobs: Sequence[_Job]) -> str:
     if modest is not fastest:
         told += f"; {modest.label} gives {100 * speed(modest) / speed(fastest):.0f} % of that"
     return f"{told}. {_held_back(modest)}"
+
+
+def _failures(jobs: Sequence[_Job]) -> str:
+    """Names the jobs that came to no end, by their settings."""
+    failed = [job for job in jobs if not job.rates]
+    if not failed:
+        return ""
+    named = "; ".join(f"{job.label}: {job.status}" for job in failed)
+    return f" {len(failed)} of {len(jobs)} jobs left no result ({named})."
 
 
 def _held_back(job: _Job) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from slimexp.config import Config
-from slimexp.pipeline.doctor.verdict import Verdict, verdict
+from slimexp.pipeline.doctor.verdict import MISSING_COMPILER, Verdict, verdict
+from slimexp.pipeline.native.build import find, missing_tools
 from slimexp.pipeline.stats import PipelineStats
 from slimexp.tracking import Tracker
 from slimexp.validation import flatten
@@ -37,6 +38,8 @@ def diagnose(
     """
     settings = flatten(config)
     options = {key: str(settings[key]) for key in _OPTIONS if key in settings}
+    if options.get("pipeline.decoder") == "auto" and find()[0] is None and (missing := missing_tools()):
+        options[MISSING_COMPILER] = missing
     found = verdict(stats, network_images_per_sec=network_images_per_sec, decode_share=decode_share, options=options)
     if found.bottleneck != "unknown":
         tracker.set_tags({BOTTLENECK_TAG: found.bottleneck})

@@ -99,7 +99,7 @@ def train(
 
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
-    config = resolve_auto(config, data.train, preprocessing, tracker, earlier)
+    config = resolve_auto(config, data.train, preprocessing, tracker, earlier, check_stop=signals.check)
     strategy = make_strategy()
     settings = build.pipeline_settings(config)
     replicas = strategy.num_replicas_in_sync

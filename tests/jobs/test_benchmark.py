@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import mlflow
 import pytest
 
 from slimexp.errors import Interrupted, UserError
-from slimexp.jobs import benchmark
+from slimexp.jobs import benchmark, diagnosis
+from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.verdict import BOTTLENECKS
+from tests.pipeline.doctor.test_verdict import stats
 
 QUICK = ["job=benchmark", "benchmark.rounds=1", "benchmark.secs=0.1", "pipeline.batch_size=8", "pipeline.threads=2"]
 
@@ -48,6 +56,59 @@ def test_a_benchmark_leaves_numbers_a_figure_and_a_verdict(job, capsys):
     shown = capsys.readouterr().out
     assert "pipeline and network together" in shown
     assert content["verdict"]["sentence"] in shown
+
+
+def test_a_network_slower_alone_than_with_the_pipeline_is_not_made_use_of():
+    rates = {"network": Rate(90, 80, 100), "training": Rate(100, 95, 105)}
+    assert benchmark._network_note(rates) == (
+        "The network alone came to 90 images/s and together with the pipeline to 100: other programs disturbed the "
+        "measurement, or its rounds are too short. The slower figure is not made use of.\n"
+    )
+    assert benchmark._network_note({**rates, "network": Rate(100, 80, 110)}) == ""
+
+
+def test_a_decoder_that_only_lacks_a_compiler_is_advised(job, monkeypatch):
+    record = Mock()
+    slow = stats(rate=410, wait=0.64, preprocess=(2, 1.0), fills=(1.0, 0.0, 0.0), cpu=0.3)
+    monkeypatch.setattr(diagnosis, "missing_tools", lambda: "there is no C++ compiler.")
+    monkeypatch.setattr(diagnosis, "find", lambda: (None, "there is no C++ compiler."))
+    told = "pipeline.decoder=native would make images cheaper"
+    assert told in diagnosis.diagnose(job.config("pipeline.decoder=auto"), slow, record).sentence
+    assert told not in diagnosis.diagnose(job.config("pipeline.decoder=tensorflow"), slow, record).sentence
+    monkeypatch.setattr(diagnosis, "find", lambda: (Path("ops.so"), ""))
+    assert told not in diagnosis.diagnose(job.config("pipeline.decoder=auto"), slow, record).sentence
+
+
+@pytest.mark.parametrize("counts", [(), ("pipeline.readers=auto",)])
+def test_a_file_that_never_answers_does_not_hold_up_a_signal(job, photos, counts):
+    listed = photos(12)
+    pipe = job.folder / "images" / "3.jpg"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    timer = threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+            run(
+                job,
+                "dataset=listfile",
+                f"dataset.train_list={listed}",
+                "dataset.num_classes=3",
+                "dataset.check_files=false",
+                *counts,
+                "tracking.backend=none",
+            )
+        assert time.monotonic() - began < 8
+    finally:
+        timer.cancel()
+        # Nobody is left who waits for the pipe.
+        deadline = time.monotonic() + 10
+        while any(thread.name == "slimexp taker" for thread in threading.enumerate()) and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            time.sleep(0.02)
+    assert json.loads((job.run_dir / "run.json").read_text())["status"] == "KILLED"
 
 
 def test_a_folder_of_another_job_is_left_alone(job):

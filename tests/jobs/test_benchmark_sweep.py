@@ -57,6 +57,60 @@ def test_threads_by_readers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (tmp_path / "sweep.png").stat().st_size > 5000
 
 
+def note(folder: Path, overrides: list[str], record: dict[str, Any] | None, log: str = "") -> None:
+    """Writes what Hydra and the tracker leave of a job."""
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "overrides.yaml").write_text("".join(f"- {override}\n" for override in overrides))
+    (folder / "slimexp.log").write_text(log)
+    if record is not None:
+        (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_jobs_that_failed_have_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leave(tmp_path / "0", {"pipeline.threads": 1}, 500, 490, "network")
+    failures: dict[str, tuple[dict[str, Any] | None, str]] = {
+        "0": ({"status": "FINISHED"}, ""),
+        "1": ({"status": "FAILED", "message": "UserError: 2 images cannot be read:\n  a.jpg: [odd]\nMend them."}, ""),
+        "2": ({"status": "KILLED", "message": "stopped by SIGTERM"}, ""),
+        "3": ({"status": "RUNNING"}, ""),
+        "4": (
+            None,
+            "[..] INFO\nTraceback (most recent call last):\n  File\nslimexp.errors.UserError: threads=x: bad\nB\n",
+        ),
+        "5": ({"status": "FINISHED", "params": {"job.name": "train"}}, ""),
+        "6": (None, ""),
+    }
+    for number, (record, log) in failures.items():
+        threads = int(number) + 1
+        note(tmp_path / number, ["job=benchmark", f"pipeline.threads={threads}", "seed=3"], record, log)
+    # The one result there is says in which setting the others differ from it.
+    assert summarize(tmp_path) == (
+        "pipeline.threads=1: 490 images/s. Held back by: network. 5 of 6 jobs left no result (pipeline.threads=2: "
+        "FAILED; pipeline.threads=3: KILLED; pipeline.threads=4: KILLED; pipeline.threads=5: FAILED; "
+        "pipeline.threads=7: FAILED)."
+    )
+    with open(tmp_path / "sweep.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["job"], row["pipeline.threads"], row["status"], row["reason"]) for row in rows] == [
+        ("0", "1", "FINISHED", ""),
+        ("1", "2", "FAILED", "2 images cannot be read: a.jpg: [odd]"),
+        ("2", "3", "KILLED", "stopped by SIGTERM"),
+        ("3", "4", "KILLED", "it ended without a word, as by SIGKILL or for want of memory"),
+        ("4", "5", "FAILED", "threads=x: bad"),
+        ("6", "7", "FAILED", "it left no result"),
+    ]
+    assert rows[0]["training_images_per_sec"] == "490"
+    assert rows[1]["training_images_per_sec"] == ""
+    assert "seed" not in rows[0]
+    assert "KILLED: stopped by SIGTERM" in capsys.readouterr().out
+
+
+def test_where_all_failed(tmp_path: Path) -> None:
+    for number in range(2):
+        note(tmp_path / str(number), [f"model=m{number}"], {"status": "FAILED", "message": "no memory"})
+    assert summarize(tmp_path) == ("2 of 2 jobs left no result (model=m0: FAILED; model=m1: FAILED).")
+
+
 def test_a_setting_without_numbers_has_no_chart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leave(tmp_path / "0", {"model": "lenet"}, 500, 490, "balanced")
     leave(tmp_path / "1", {"model": "vgg16"}, 500, 5, "network")
@@ -86,5 +140,7 @@ def test_a_job_alone_and_one_that_left_nothing_of_use(tmp_path: Path, caplog: py
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "benchmark.json").write_text("{")
     with caplog.at_level(logging.WARNING):
-        assert summarize(tmp_path) == "0: 490 images/s. Held back by: network."
+        assert summarize(tmp_path) == (
+            "0: 490 images/s. Held back by: network. 1 of 2 jobs left no result (1: FAILED)."
+        )
     assert "1/benchmark.json cannot be read and is left out: " in caplog.text

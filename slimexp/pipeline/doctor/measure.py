@@ -6,6 +6,8 @@ with them: on a machine with other users, what is measured side by side can be c
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +18,7 @@ from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit
 from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.samples import FileSample, RecordSample, Sample
+from slimexp.pipeline.doctor.watch import Watch
 from slimexp.pipeline.engines import choose_engine
 from slimexp.pipeline.images.decode import decode_window
 from slimexp.pipeline.preprocessing.base import PreprocessingLike, WindowPreprocessing
@@ -33,6 +36,11 @@ _MOST_HELD_BYTES = 64 * 2**20
 _CHUNK = 32
 # The share of a measurement's time at the start in which queues fill and threads start: it does not count.
 _WARM_UP = 0.2
+# What a measurement that starts the clock behind its first element has to come to, or it tells nothing: so many more
+# elements, images for each reader that is amid one as it starts, and seconds.
+_LEAST_ELEMENTS, _LEAST_A_READER, _LEAST_SECS = 4, 4, 0.02
+# Steps that do not count: no fewer, whatever time they take, and no more.
+_WARM_UP_STEPS, _MOST_WARM_UP_STEPS = 3, 10_000
 # Steps that may be under way on a device before the clock is looked at with all of them done.
 _STEPS_AHEAD = 16
 
@@ -58,6 +66,7 @@ class StageBench:
         seed: int,
         skip_bad: bool = False,
         most_examples: int = _MOST_EXAMPLES,
+        check_stop: Callable[[], None] = lambda: None,
         **file_access: Any,
     ) -> None:
         """Reads the sample.
@@ -69,6 +78,7 @@ class StageBench:
             seed: The seed of the run.
             skip_bad: Whether to leave out pictures that cannot be read, instead of refusing them.
             most_examples: The size of the sample, at most; a batch is always in it.
+            check_stop: Called a few times a second during this and all measurements; what it raises ends them.
             file_access: `read_file` and `locate`, where image files' bytes come from; see `build_dataset`.
 
         Raises:
@@ -78,14 +88,16 @@ class StageBench:
         self._preprocessing = preprocessing
         self._settings = settings
         self._seed = seed
-        options: dict[str, Any] = {"count": max(most_examples, settings.batch_size), "skip_bad": skip_bad}
+        self._watch = Watch(check_stop)
+        count = max(most_examples, settings.batch_size)
+        options: dict[str, Any] = {"count": count, "watch": self._watch, "skip_bad": skip_bad}
         self.sample: Sample
         if isinstance(split, RecordSplit):
             self.sample = RecordSample(split, preprocessing, settings, seed, **options)
         else:
             self.sample = FileSample(split, preprocessing, settings, seed, **options, **file_access)
         if skip_bad:
-            settings.check(len(self.sample.held), is_training=True)
+            settings.check(len(self.sample.held), is_training=True, is_sequential=split.is_sequential)
         self.mean_bytes = float(tf.reduce_mean(tf.cast(tf.strings.length(self.sample.contents), tf.float64)))
         with tf.device("/CPU:0"):
             self.is_native = choose_engine(preprocessing, settings).pool is not None
@@ -100,9 +112,10 @@ class StageBench:
         """Measures the readers on files that are not in the page cache, once through the sample at most.
 
         Raises:
-            OSError: If the system does not let files be dropped from the cache; it says why.
+            OSError: If the system does not let files be dropped from the cache, or the sample is too small; it says
+                which.
         """
-        self.sample.evict()
+        self._watch.run(self.sample.evict)
         return self._read(secs, readers, repeat=False)
 
     def read_and_decode(self, secs: float) -> float:
@@ -141,7 +154,9 @@ class StageBench:
             return contents[tf.strings.to_number(path, tf.int32)]
 
         def build() -> tf.data.Dataset:
-            return self._pipeline(self.sample.held, settings, read_file=from_memory)
+            # What is held is a list, whatever it was read from, and a list is shuffled without a buffer.
+            for_list = dataclasses.replace(settings, read_min_after_dequeue=None)
+            return self._pipeline(self.sample.held, for_list, read_file=from_memory)
 
         return self._rate(("preprocess", settings), build, secs)
 
@@ -162,12 +177,12 @@ class StageBench:
 
     def whole_cold(self, secs: float) -> float:
         """Measures the whole pipeline on files that are not in the page cache; see `read_cold`."""
-        self.sample.evict()
+        self._watch.run(self.sample.evict)
 
         def build() -> tf.data.Dataset:
             return self._whole().take(len(self.sample.split) // self._settings.batch_size)
 
-        return self._rate(("whole_cold",), build, secs, warm_up=False)
+        return self._rate(("whole_cold",), build, secs, once=self._settings.readers)
 
     def _decode(self, contents: tf.Tensor, draws: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         preprocessing, settings = self._preprocessing, self._settings
@@ -183,13 +198,15 @@ class StageBench:
 
     def _read(self, secs: float, readers: int | None, *, repeat: bool) -> float:
         readers = readers or self._settings.readers
+        # Of a small sample, too, there is to be something left behind the first element.
+        chunk = _CHUNK if repeat else max(1, min(_CHUNK, len(self.sample.held) // 8))
 
         def build() -> tf.data.Dataset:
-            files = self.sample.encoded(readers, repeat=repeat).prefetch(max(_CHUNK, 2 * readers))
-            sizes = files.map(lambda contents, draws: tf.strings.length(contents)).batch(_CHUNK)
+            files = self.sample.encoded(readers, repeat=repeat).prefetch(max(chunk, 2 * readers))
+            sizes = files.map(lambda contents, draws: tf.strings.length(contents)).batch(chunk)
             return sizes.with_options(_options(readers + 1))
 
-        return self._rate(("read", readers, repeat), build, secs, warm_up=repeat)
+        return self._rate(("read", readers, repeat), build, secs, once=0 if repeat else readers)
 
     def _windows(self) -> tf.data.Dataset:
         """Returns windows and draws, endlessly, from memory."""
@@ -208,16 +225,21 @@ class StageBench:
             split, preprocessing=self._preprocessing, settings=settings, seed=self._seed, is_training=True, **options
         )
 
-    def _rate(self, key: object, build: Callable[[], tf.data.Dataset], secs: float, *, warm_up: bool = True) -> float:
-        """Measures a dataset, which is built when it is first asked for: that takes a second or so."""
+    def _rate(self, key: object, build: Callable[[], tf.data.Dataset], secs: float, *, once: int = 0) -> float:
+        """Measures a dataset, which is built when it is first asked for: that takes a second or so.
+
+        With `once`, the number of readers, it goes through the sample once.
+        """
 
         def measure() -> float:
             if key not in self._built:
                 with tf.device("/CPU:0"):
                     self._built[key] = build()
-            return _rate(self._built[key], secs, warm_up=warm_up)
+            if once:
+                return _rate_once(self._built[key], secs, self._watch.stopped, readers=once)
+            return _rate(self._built[key], secs, self._watch.stopped)
 
-        return self.sample.explained(measure)
+        return self._watch.run(lambda: self.sample.explained(measure))
 
 
 def _held(elements: tf.data.Dataset, num_bytes: Callable[..., int]) -> tf.data.Dataset:
@@ -272,12 +294,17 @@ def step_rate(step: Callable[[], Mapping[str, tf.Tensor]], batch_size: int, secs
     Args:
         step: Makes one step and returns what came of it.
         batch_size: Images a step.
-        secs: For how long; one step at the least, after one that does not count.
+        secs: For how long; one step at the least, after three or a share of the time that do not count.
 
     Returns:
         Images a second.
     """
-    _wait_for(step())
+    # The first step may compile, and the next ones find caches and memory that are still being set up.
+    began = time.perf_counter()
+    for number in range(1, _MOST_WARM_UP_STEPS + 1):
+        _wait_for(step())
+        if number >= _WARM_UP_STEPS and time.perf_counter() - began >= _WARM_UP * secs:
+            break
     start = time.perf_counter()
     steps = 0
     while True:
@@ -295,24 +322,57 @@ def _wait_for(values: Mapping[str, tf.Tensor]) -> None:
         value.numpy()
 
 
-def _rate(elements: tf.data.Dataset, secs: float, *, warm_up: bool = True) -> float:
-    """Takes elements for some seconds, or until they end, and returns images a second.
+def _rate(elements: tf.data.Dataset, secs: float, stopped: threading.Event) -> float:
+    """Takes elements of an endless dataset for some seconds and returns images a second.
 
-    With a warm-up the clock starts once the first element has come and a share of the time has passed.
+    The clock starts once the first element has come and a share of the time has passed.
     """
     began = start = now = time.perf_counter()
-    counting = not warm_up
+    counting = False
     images = 0
     with tf.device("/CPU:0"):
         for element in elements:
             now = time.perf_counter()
             if counting:
-                images += tf.nest.flatten(element)[0].shape[0]
+                images += _size(element)
                 if now - start >= secs:
                     break
             elif now - began >= _WARM_UP * secs:
                 counting, start = True, now
+            if stopped.is_set():
+                break
     return images / max(now - start, 1e-9)
+
+
+def _rate_once(elements: tf.data.Dataset, secs: float, stopped: threading.Event, *, readers: int) -> float:
+    """Takes elements until they end, for some seconds at most, and returns images a second.
+
+    The clock starts behind the first element: before, threads start and nothing comes.
+
+    Raises:
+        OSError: If too little is left behind the first element for a rate.
+    """
+    start = now = 0.0
+    images = count = 0
+    with tf.device("/CPU:0"):
+        for number, element in enumerate(elements):
+            now = time.perf_counter()
+            if number == 0:
+                start = now
+                continue
+            images += _size(element)
+            count = number
+            if now - start >= secs or stopped.is_set():
+                break
+    slow_enough = now - start >= min(_LEAST_SECS, secs)
+    # What took all the time that there was is no matter of the sample.
+    if not slow_enough or (now - start < secs and (count < _LEAST_ELEMENTS or images < _LEAST_A_READER * readers)):
+        raise OSError("the sample has too few images to tell")
+    return images / (now - start)
+
+
+def _size(element: Any) -> int:
+    return int(tf.nest.flatten(element)[0].shape[0])
 
 
 def _options(num_threads: int) -> tf.data.Options:

@@ -14,6 +14,7 @@ from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit, Split
 from slimexp.pipeline.diagnose import explain_failure, find_faults
 from slimexp.pipeline.doctor.page_cache import evict
+from slimexp.pipeline.doctor.watch import Watch
 from slimexp.pipeline.order import example_seeds, uniform_draws
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
 from slimexp.pipeline.records import record_stream
@@ -116,6 +117,7 @@ class FileSample(Sample):
         seed: int,
         *,
         count: int,
+        watch: Watch,
         skip_bad: bool = False,
         read_file: ReadFile = tf.io.read_file,
         locate: Locate | None = None,
@@ -128,6 +130,7 @@ class FileSample(Sample):
             settings: The pipeline's.
             seed: The seed of the run.
             count: How many to take, at most.
+            watch: Reads them, so that one that gives no answer can be given up.
             skip_bad: Whether to leave out files that hold no picture that can be read.
             read_file, locate: Where the files' bytes come from; see `build_dataset`.
 
@@ -137,13 +140,16 @@ class FileSample(Sample):
         super().__init__(preprocessing, settings, seed)
         self._read_file = read_file
         self._locate = locate
+        self._loaded: list[bytes] = []
         self.feed_options = {"read_file": read_file, "locate": locate}
         self.split = _part(split, np.linspace(0, len(split) - 1, min(count, len(split))).round().astype(np.int64))
         if skip_bad:
-            faults = find_faults(self.split, range(len(self.split)), exif=settings.exif)
+            numbers = range(len(self.split))
+            faults = watch.run(lambda: find_faults(self.split, numbers, exif=settings.exif), self._awaited)
             bad = [index for index, fault in faults.items() if fault.is_bad_image]
             self.split = _part(self.split, np.setdiff1d(np.arange(len(self.split)), bad))
-        contents = self.explained(self._load)
+        watch.run(lambda: self.explained(self._load), self._awaited)
+        contents, self._loaded = self._loaded, []
         self.split = _part(self.split, np.arange(len(contents)))
         self._hold(contents, self.split.labels)
 
@@ -171,18 +177,19 @@ class FileSample(Sample):
     def _indices(self) -> Sequence[int]:
         return range(len(self.split))
 
-    def _load(self) -> list[bytes]:
+    def _awaited(self) -> Sequence[bytes]:
+        return self.split.paths[len(self._loaded) :]
+
+    def _load(self) -> None:
         with tf.device("/CPU:0"):
             files = tf.data.Dataset.from_tensor_slices(self._located())
             files = files.map(self._read_file, num_parallel_calls=_FIRST_READERS, deterministic=True)
-        contents: list[bytes] = []
         size = 0
         for file in files.as_numpy_iterator():
-            contents.append(file)
+            self._loaded.append(file)
             size += len(file)
-            if size > _MOST_BYTES and len(contents) >= self._settings.batch_size:
+            if size > _MOST_BYTES and len(self._loaded) >= self._settings.batch_size:
                 break
-        return contents
 
     def _located(self) -> tf.Tensor:
         names = tf.constant(self.split.paths, tf.string)
@@ -202,6 +209,7 @@ class RecordSample(Sample):
         seed: int,
         *,
         count: int,
+        watch: Watch,
         skip_bad: bool = False,
     ) -> None:
         """Reads `count` records, or as many as the memory for them holds, but a batch at the least.
@@ -212,6 +220,7 @@ class RecordSample(Sample):
             settings: The pipeline's.
             seed: The seed of the run.
             count: How many to take, at most.
+            watch: Reads them, so that a file that gives no answer can be given up.
             skip_bad: Whether to leave out those of them whose picture cannot be read.
 
         Raises:
@@ -222,9 +231,11 @@ class RecordSample(Sample):
         self._first: list[int] = []
         self._skipped = SkippedImages(split, path=None, max_fraction=1.0) if skip_bad else None
         self.feed_options = {"skipped": self._skipped}
-        contents, labels = self.explained(lambda: self._load(min(count, len(split))))
+        most = min(count, len(split))
+        contents, labels = watch.run(lambda: self.explained(lambda: self._load(most)), lambda: split.shards)
         if self._skipped is not None:
-            faults = find_faults(split, self._first, exif=settings.exif)
+            first = self._first
+            faults = watch.run(lambda: find_faults(split, first, exif=settings.exif), lambda: split.shards)
             bad = {index: fault for index, fault in faults.items() if fault.is_bad_image}
             if bad:
                 self._skipped.add(bad)

@@ -17,9 +17,12 @@ from collections.abc import Mapping
 from slimexp.pipeline.doctor.cpus import whole_cpus
 from slimexp.pipeline.stats import PipelineStats, QueueStats, StageStats
 
-__all__ = ["BOTTLENECKS", "Verdict", "verdict"]
+__all__ = ["BOTTLENECKS", "MISSING_COMPILER", "Verdict", "verdict"]
 
 BOTTLENECKS = ("network", "reading", "preprocessing", "batching", "queue", "cores", "balanced", "unknown")
+
+# The option that says what `pipeline.decoder=auto` lacked for the native decoder, in words.
+MISSING_COMPILER = "pipeline.decoder: missing"
 
 # Below the first share of waiting the network is what holds the run back; above the second, its input is; above the
 # third, what the network could do cannot be told.
@@ -70,22 +73,44 @@ def verdict(
         stats: What was measured while the network was fed, without the first step, in which it is compiled; None if
             nothing was.
         network_images_per_sec: What the network takes when its input costs nothing, if that was measured; otherwise it
-            is worked out from the time that it did not wait.
+            is worked out from the time that it did not wait. So it is, too, where it was measured as slower than it was
+            seen to be with the pipeline, which cannot be true.
         decode_share: The share of the preprocessing threads' time that decoding takes, 0..1, if that was measured.
         options: The settings that advice depends on, by their keys. `{"pipeline.decoder": "tensorflow"}` lets it advise
-            the native decoder (where that is `auto`, it is in use already or cannot be had), and
-            `{"pipeline.cache": "none"}` the cache.
+            the native decoder, and `{"pipeline.cache": "none"}` the cache. Where the decoder is `auto`, the native one
+            is in use already, or `MISSING_COMPILER` says what the machine lacks for it; it is then advised in words, as
+            setting it would be refused before that is there.
 
     Returns:
         The verdict. Nothing was measured in an interval without images: then it is `unknown`.
     """
     if stats is None or stats.images <= 0 or stats.secs <= 0:
         return Verdict("unknown", "Too few steps were made to say what holds the run back.")
-    case = _Case(stats, network_images_per_sec, decode_share, dict(options or {}))
+    found = _find(stats, network_images_per_sec, decode_share, options or {})
+    missing = (options or {}).get(MISSING_COMPILER)
+    if missing and found.bottleneck in ("cores", "preprocessing", "batching"):
+        told = (
+            "pipeline.decoder=native would make images cheaper, where the preprocessing is one that it knows, and "
+            f"cannot be had yet: {missing.rstrip('.')}. Once that is there, pipeline.decoder=auto takes it."
+        )
+        return dataclasses.replace(found, sentence=f"{found.sentence} {told}")
+    return found
+
+
+def _find(
+    stats: PipelineStats,
+    network_images_per_sec: float | None,
+    decode_share: float | None,
+    options: Mapping[str, str],
+) -> Verdict:
+    if network_images_per_sec is not None and network_images_per_sec < stats.images_per_sec:
+        network_images_per_sec = None
+    case = _Case(stats, network_images_per_sec, decode_share, dict(options))
     if stats.wait_frac < _HARDLY_WAITS:
         return _network(case)
     if stats.wait_frac < _WAITS:
-        return _balanced(case)
+        # Behind a full queue it only waits to be handed the batch, which a quick step notices.
+        return _network(case) if stats.queue("batch").fill_frac >= _FULL else _balanced(case)
     if stats.cpu_frac >= _ALL_CORES:
         return _cores(case)
     guilty = _slow_stage(stats, case.wanted)

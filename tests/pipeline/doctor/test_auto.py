@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -9,8 +10,10 @@ import tensorflow as tf
 from slimexp.dataset.split import Split
 from slimexp.errors import UserError
 from slimexp.pipeline import PipelineSettings
+from slimexp.pipeline.doctor import auto
 from slimexp.pipeline.doctor.auto import choose_counts, thread_candidates
 from slimexp.pipeline.doctor.measure import StageBench
+from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.preprocessing import PlainPreprocessing
 
 SETTINGS = PipelineSettings(threads=1, readers=1, batch_size=4, decoder="tensorflow")
@@ -73,6 +76,41 @@ def test_readers_as_many_as_it_takes(split: Split, monkeypatch: pytest.MonkeyPat
     (readers,) = choose_counts(split, threads=False, readers=True, **options)
     assert readers.value == 2
     assert list(readers.measured) == [1, 2, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen"),
+    [
+        ({1: (100, 100, 100), 2: (108, 112, 109)}, 1),  # No tenth more.
+        ({1: (100, 20, 100), 2: (190, 195, 180), 4: (200, 90, 205)}, 2),  # One round each was disturbed.
+        ({1: (100, 101, 102), 2: (190, 191, 192), 4: (80, 81, 82)}, 2),  # More make it slower.
+        ({1: (100, 101, 102), 2: (60, 61, 62), 4: (190, 191, 192)}, None),  # That cannot be.
+        ({1: (100, 50, 102), 2: (60, 61, 62), 4: (190, 191, 192)}, 4),  # It may be noise.
+    ],
+)
+def test_of_about_equal_counts_the_smallest(rates: dict[int, tuple[float, ...]], chosen: int | None) -> None:
+    assert auto._smallest({count: Rate.of(rounds) for count, rounds in rates.items()}, math.inf) == chosen
+
+
+def test_counts_take_turns_and_rates_that_cannot_be_choose_nothing(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+
+    def preprocess(self: StageBench, secs: float, settings: PipelineSettings) -> float:
+        order.append(settings.threads)
+        return {1: 100.0, 2: 50.0, 4: 190.0}[settings.threads]
+
+    monkeypatch.setattr(StageBench, "preprocess", preprocess)
+    (choice,) = choose_counts(
+        split, preprocessing=PlainPreprocessing(8), settings=SETTINGS, seed=0, threads=True, readers=False, cpus=4
+    )
+    assert order == [1, 2, 4] * 3
+    assert choice.value == 4
+    assert str(choice).endswith(
+        "the rates go down and up again, as other programs disturbed them, so as many as the cores; 4 cores are "
+        "available)"
+    )
 
 
 def test_a_bad_file_is_named(split: Split, damaged: Any) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -61,10 +63,16 @@ def test_slow_reading(split: Split) -> None:
 
 
 def test_files_out_of_the_page_cache(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = bench(split)
     monkeypatch.setattr("slimexp.pipeline.doctor.samples.evict", lambda paths: None)
-    assert ready.read_cold(SECS) > 0
-    assert ready.whole_cold(SECS) > 0
+    # Two at a time of 20 ms each; threads that start and the first images do not count.
+    slow = bench(split, read_file=sleepy(tf.io.read_file, 0.02))
+    assert 50 < slow.read_cold(1.0) < 150
+    assert 50 < slow.whole_cold(1.0) < 150
+    few = StageBench(split, preprocessing=PlainPreprocessing(8), settings=SETTINGS, seed=0, most_examples=4)
+    for measure in (few.read_cold, few.whole_cold):
+        with pytest.raises(OSError, match="the sample has too few images to tell"):
+            measure(SECS)
+    ready = bench(split)
     monkeypatch.setattr("slimexp.pipeline.doctor.samples.evict", lambda paths: "they stay")
     for measure in (ready.read_cold, ready.whole_cold):
         with pytest.raises(OSError, match="they stay"):
@@ -101,7 +109,7 @@ def records(split: Split, tmp_path: Path) -> RecordSplit:
 
 
 def test_records(records: RecordSplit) -> None:
-    settings = dataclasses.replace(SETTINGS, read_capacity=12)
+    settings = dataclasses.replace(SETTINGS, read_capacity=12, read_min_after_dequeue=4)  # For records alone.
     options: dict[str, Any] = {"preprocessing": PlainPreprocessing(8), "settings": settings, "seed": 0}
     ready = StageBench(records, skip_bad=True, **options)
     assert len(ready.sample.held) == 20
@@ -130,7 +138,72 @@ def test_steps() -> None:
     assert len(calls) >= 6
     calls.clear()
     step_rate(step, 8, 0.0)
-    assert len(calls) == 2  # One that does not count, and one.
+    assert len(calls) == 4  # Three that do not count, and one.
+
+
+def test_the_first_steps_do_not_count() -> None:
+    delays = iter([0.2, 0.1, 0.1])
+
+    def step() -> dict[str, tf.Tensor]:
+        time.sleep(next(delays, 0.01))
+        return {"loss": tf.zeros([])}
+
+    assert 500 < step_rate(step, 8, 0.1) <= 800
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_a_file_that_never_answers_can_be_given_up(
+    split: Split, tmp_path: Path, skip_bad: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe.jpg"
+    os.mkfifo(pipe)
+    paths = list(split.paths)
+    paths[5] = os.fsencode(pipe)
+    blocked = Split(split.name, paths, split.labels, split.source, split.lines)
+    monkeypatch.setattr("slimexp.pipeline.doctor.watch._PATIENCE_SECS", 0.2)
+    monkeypatch.setattr("slimexp.pipeline.waiting._PROBE_SECS", 0.3)
+    started = time.monotonic()
+
+    def check_stop() -> None:
+        if time.monotonic() - started > 1:
+            raise InterruptedError("stop")
+
+    try:
+        with pytest.raises(InterruptedError, match="stop"):
+            StageBench(
+                blocked,
+                preprocessing=PlainPreprocessing(8),
+                settings=SETTINGS,
+                seed=0,
+                skip_bad=skip_bad,
+                check_stop=check_stop,
+            )
+        assert time.monotonic() - started < 4
+        assert "The images to measure with have not been read for " in caplog.text
+        assert "pipe.jpg'. A network drive that is gone would explain it." in caplog.text
+    finally:
+        # Nobody is left who waits for the pipe.
+        deadline = time.monotonic() + 10
+        while any(thread.name == "slimexp taker" for thread in threading.enumerate()) and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            time.sleep(0.02)
+
+
+def test_a_measurement_ends_when_it_is_told_to(split: Split) -> None:
+    stop: list[BaseException] = []
+
+    def check_stop() -> None:
+        if stop:
+            raise stop[0]
+
+    ready = StageBench(split, preprocessing=PlainPreprocessing(8), settings=SETTINGS, seed=0, check_stop=check_stop)
+    assert ready.read(0.05) > 0
+    stop.append(InterruptedError("stop"))
+    started = time.monotonic()
+    with pytest.raises(InterruptedError, match="stop"):
+        ready.read(60.0)
+    assert time.monotonic() - started < 3
 
 
 def test_turns_are_taken() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slimexp.pipeline.doctor.verdict import BOTTLENECKS, Verdict, verdict
+from slimexp.pipeline.doctor.verdict import BOTTLENECKS, MISSING_COMPILER, Verdict, verdict
 from slimexp.pipeline.stats import PipelineStats, QueueStats, StageStats
 
 
@@ -54,6 +54,26 @@ def test_preprocessing_threads_are_too_few() -> None:
         "Preprocessing holds this run back: 410 images/s against 1,150 that the network takes; 7 threads would feed it."
     )
     check(verdict(case, network_images_per_sec=1150), "preprocessing", sentence, "pipeline.threads=7")
+
+
+def test_a_network_measured_as_slower_than_it_was_seen_to_be_is_not_believed() -> None:
+    case = stats(rate=400, wait=0.5, preprocess=(2, 1.0), fills=(1.0, 0.0, 0.0))
+    assert verdict(case, network_images_per_sec=300) == verdict(case)
+    assert "400 images/s against 800 that the network takes" in verdict(case, network_images_per_sec=300).sentence
+
+
+def test_a_missing_compiler_is_named_where_it_would_help() -> None:
+    options = {"pipeline.decoder": "auto", MISSING_COMPILER: "there is no C++ compiler (g++). Get g++."}
+    told = (
+        "pipeline.decoder=native would make images cheaper, where the preprocessing is one that it knows, and cannot "
+        "be had yet: there is no C++ compiler (g++). Get g++. Once that is there, pipeline.decoder=auto takes it."
+    )
+    slow = stats(rate=410, wait=0.64, preprocess=(2, 1.0), fills=(1.0, 0.0, 0.0), cpu=0.3)
+    for case in (slow, stats(cpu=0.95)):
+        found, without = verdict(case, options=options), verdict(case, options={"pipeline.decoder": "auto"})
+        assert found.sentence == f"{without.sentence} {told}"
+        assert found.overrides == without.overrides
+    assert "native" not in verdict(stats(wait=0.01), options=options).sentence
 
 
 def test_the_networks_rate_is_worked_out_from_its_waiting() -> None:
@@ -141,6 +161,10 @@ def test_they_keep_pace() -> None:
     found = verdict(stats(wait=0.1))
     assert found.bottleneck == "balanced"
     assert found.sentence.startswith("Network and input keep pace: the network waited for input 10 % of the time.")
+
+
+def test_waiting_behind_a_full_queue_is_no_waiting_for_input() -> None:
+    assert verdict(stats(wait=0.1, fills=(1.0, 1.0, 1.0))).bottleneck == "network"
 
 
 @pytest.mark.parametrize(
