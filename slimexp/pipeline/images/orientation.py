@@ -36,7 +36,7 @@ def parse_orientation(exif: bytes) -> int:
         return 1
 
     def number(at: int, count: int) -> int:
-        return int.from_bytes(exif[at : at + count], order)  # type: ignore[arg-type]
+        return int.from_bytes(exif[at : at + count], order)  # type: ignore[arg-type]  # It is little or big.
 
     start = number(4, 4)
     for entry in range(start + 2, min(start + 2 + 12 * number(start, 2), len(exif) - 11), 12):
