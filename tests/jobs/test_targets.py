@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slimexp.config import MomentumConfig
+from slimexp.config.optimization import MomentumConfig
 from slimexp.errors import UserError
 from slimexp.jobs import build
 from slimexp.jobs.targets import arguments, call, locate
