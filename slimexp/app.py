@@ -29,6 +29,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from slimexp.config import CONFIG_DIR, Config
 from slimexp.errors import Interrupted, UserError
 from slimexp.jobs.lock import BusyError, exclusive
+from slimexp.jobs.of_run import take_over
 from slimexp.validation import unknown_key, validate
 
 __all__ = ["Preflight", "main"]
@@ -64,6 +65,7 @@ class Preflight(Callback):
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         try:
+            take_over(config, start_dir=os.getcwd())
             # Asked of the original, which Hydra will ask as well: a copy would see the clock at another moment.
             run_dir = OmegaConf.select(config, "hydra.run.dir")
             checked = validate(_without_hydra(config), start_dir=os.getcwd(), run_dir=run_dir)

@@ -20,6 +20,7 @@ __all__ = [
 class JobConfig:
     name: str = MISSING
     _target_: str = MISSING
+    reads: str | None = MISSING  # The key that names what the job works on; see `slimexp.jobs.of_run`.
 
 
 @dataclasses.dataclass

@@ -21,6 +21,7 @@ from slimexp.jobs.auto import resolve_auto
 from slimexp.jobs.diagnosis import diagnose
 from slimexp.jobs.evaluation import Evaluator
 from slimexp.jobs.lock import exclusive
+from slimexp.jobs.of_run import write_resolved
 from slimexp.jobs.record import (
     FINGERPRINT_TAG,
     earlier_run,
@@ -100,6 +101,7 @@ def train(
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
     config = resolve_auto(config, data.train, preprocessing, tracker, earlier, check_stop=signals.check)
+    write_resolved(config)
     strategy = make_strategy()
     settings = build.pipeline_settings(config)
     replicas = strategy.num_replicas_in_sync
