@@ -2,6 +2,7 @@
 """Runs the input pipeline against other loaders and against what libjpeg-turbo can do at best, side by side.
 
     scripts/bench_pipeline.py --bench ../shared/bench --corpora perf/c500 perf/c1600 [--rounds 5] [--threads 2]
+    scripts/bench_pipeline.py --parts ...    what each part costs that a bare recipe lacks (TensorFlow's ops)
 
 `--bench` is a folder with the peers (`peers/*.py`, each prints a line of JSON) and `peers/limit.c`, which is compiled.
 A corpus is a folder with `list.txt` and `images/`, as its `gen_corpus.py` makes. A peer whose environment is missing
@@ -34,8 +35,18 @@ _LIMIT, _RECIPE = "limit", "tf.data, decode_and_crop"
 _OURS = {
     "slimexp, native": {"decoder": "native"},
     "slimexp, tensorflow": {"decoder": "tensorflow"},
-    "slimexp, native, no monitor": {"decoder": "native", "monitor": False},
-    "slimexp, tensorflow, no monitor": {"decoder": "tensorflow", "monitor": False},
+    "slimexp, native, no monitor": {"decoder": "native", "without": ["monitor"]},
+    "slimexp, tensorflow, no monitor": {"decoder": "tensorflow", "without": ["monitor"]},
+}
+
+# `--parts`: TensorFlow's ops without what a bare recipe does not have either, by itself and all together.
+_PARTS = {
+    "the monitor": "monitor",
+    "the fixed order": "order",
+    "draws that follow from the seed": "draws",
+    "the accurate transform (DCT)": "dct",
+    "pictures that are no JPEG, EXIF": "formats",
+    "the prefetch queue": "prefetch",
 }
 
 _PEERS = {
@@ -58,6 +69,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--readers", type=int, default=2)
     parser.add_argument("--secs", type=float, default=5.0, help="of each measurement, after a warm-up")
+    parser.add_argument("--parts", action="store_true", help="ours, and ours without one part each, beside the recipe")
     parser.add_argument("--only", nargs="*", help="loaders whose names contain one of these; the limit always runs")
     for name in ("torch", "tf1", "ffcv"):
         parser.add_argument(f"--python-{name}", help=f"interpreter for the {name} peers")
@@ -102,18 +114,27 @@ def _commands(args: argparse.Namespace, corpus: Path, limit: Path, folder: Path)
     paths.write_text("".join(f"{corpus / 'images' / line.split()[0]}\n" for line in lines))
     commands = {_LIMIT: [str(limit), str(paths), "train", str(args.threads), str(args.secs), "tf"]}
     own = ["--corpora", str(corpus), "--threads", str(args.threads), "--readers", str(args.readers)]
-    for name, options in _OURS.items():
+    ours, peers = (_without_parts(), [_RECIPE]) if args.parts else (_OURS, list(_PEERS))
+    for name, options in ours.items():
         if _chosen(name, args.only):
             script = os.path.abspath(__file__)
             commands[name] = [sys.executable, script, *own, "--secs", str(args.secs), "--one", json.dumps(options)]
     interpreters = {"here": sys.executable, "torch": args.python_torch, "tf1": args.python_tf1}
     interpreters["ffcv"] = args.python_ffcv
-    for name, (script, mode, kind) in _PEERS.items():
+    for name in peers:
+        script, mode, kind = _PEERS[name]
         if _chosen(name, args.only) and interpreters[kind]:
             command = [interpreters[kind], str(args.bench / "peers" / script), "--corpus", str(corpus)]
             command += ["--threads", str(args.threads), "--secs", str(args.secs)]
             commands[name] = [*command, *(["--mode", mode] if mode else [])]
     return commands
+
+
+def _without_parts() -> dict[str, dict[str, object]]:
+    ours: dict[str, dict[str, object]] = {"slimexp, tensorflow": {"decoder": "tensorflow"}}
+    for name, part in _PARTS.items():
+        ours[f"without {name}"] = {"decoder": "tensorflow", "without": [part]}
+    return {**ours, "without any of these": {"decoder": "tensorflow", "without": list(_PARTS.values())}}
 
 
 def _chosen(name: str, only: list[str] | None) -> bool:
@@ -134,7 +155,7 @@ def _measure_ours(corpus: Path, options: dict[str, object], args: argparse.Names
     import numpy as np
 
     from slimexp.dataset.split import Split
-    from slimexp.pipeline import Feed, PipelineSettings, stream
+    from slimexp.pipeline import Feed, PipelineSettings
     from slimexp.pipeline.preprocessing import InceptionPreprocessing
 
     class Window(InceptionPreprocessing):
@@ -145,15 +166,8 @@ def _measure_ours(corpus: Path, options: dict[str, object], args: argparse.Names
             self.scale = 1.0
             self.offset = -np.array([123.68, 116.779, 103.939], np.float32)
 
-    if not options.get("monitor", True):
-        with_model = stream._options
-
-        def without_model(num_threads: int) -> object:
-            changed = with_model(num_threads)
-            changed.autotune.enabled = False
-            return changed
-
-        stream._options = without_model
+    without = {*options.get("without", ())}  # type: ignore[misc]
+    _leave_out(without)
     lines = (corpus / "list.txt").read_text().splitlines()
     paths = [str(corpus.absolute() / "images" / line.split()[0]).encode() for line in lines]
     for path in paths:
@@ -164,7 +178,7 @@ def _measure_ours(corpus: Path, options: dict[str, object], args: argparse.Names
         end = time.perf_counter() + 3
         while time.perf_counter() < end:
             next(feed)
-            if not options.get("monitor", True) and feed.monitor is not None:
+            if "monitor" in without and feed.monitor is not None:
                 feed.monitor.close()
                 feed.monitor = None
         images, cpu, start = 0, time.process_time(), time.perf_counter()
@@ -173,6 +187,53 @@ def _measure_ours(corpus: Path, options: dict[str, object], args: argparse.Names
             images += feed.batch_size
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     return {"images_per_s": images / wall, "images_per_cpu_s": images / cpu, "cores_used": cpu / wall}
+
+
+def _leave_out(without: set[str]) -> None:
+    """Changes the pipeline of this process: some parts of it are not what they are for everybody else."""
+    import tensorflow as tf
+
+    from slimexp.pipeline import engines, stream
+    from slimexp.pipeline.images import decode
+
+    if without & {"monitor", "order"}:
+        options_of = stream._options
+
+        def options(num_threads: int) -> tf.data.Options:
+            changed = options_of(num_threads)
+            changed.autotune.enabled = "monitor" not in without  # The model of it is what the monitor reads.
+            changed.deterministic = "order" not in without
+            return changed
+
+        stream._options = options
+    if without & {"order", "prefetch"}:
+
+        def batches(engine: engines.TensorFlowEngine, files: tf.data.Dataset, *, drop_remainder: bool) -> object:
+            settings = engine._settings
+            images = files.map(
+                lambda contents, index, draws: (engine._make_image(contents, draws), index),
+                num_parallel_calls=settings.threads,
+                deterministic="order" not in without,
+            )
+            if "prefetch" not in without:
+                images = images.prefetch(settings.queues()["prefetch"].capacity)
+            return images.batch(settings.batch_size, drop_remainder=drop_remainder)
+
+        engines.TensorFlowEngine.batches = batches  # type: ignore[assignment,method-assign]
+    if "draws" in without:
+        stream.uniform_draws = lambda seeds, count: tf.random.uniform([tf.shape(seeds)[0], count])
+    if "dct" in without:
+        decode._decode_and_crop = lambda contents, window, *, ratio: tf.image.decode_and_crop_jpeg(
+            contents, window, channels=3, ratio=ratio
+        )
+    if "formats" in without:
+
+        def decode_jpeg(contents: tf.Tensor, choose_window: object, **_: object) -> tf.Tensor:
+            height, width, _ = tf.unstack(tf.image.extract_jpeg_shape(contents))
+            window = choose_window(height, width)  # type: ignore[operator]
+            return decode._decode_and_crop(contents, window, ratio=1)
+
+        engines.decode_window = decode_jpeg
 
 
 def _table(corpus: Path, results: dict[str, list[dict[str, float]]], args: argparse.Namespace) -> Table:
