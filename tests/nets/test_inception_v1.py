@@ -81,6 +81,7 @@ def test_features_and_final_end_point():
         assert net.shape == (2, 28, 28, 480)
 
 
+@pytest.mark.slow
 def test_sizes():
     checks.check_unknown_batch_size(inception_v1, 32)
     checks.check_smallest_size(inception_v1)

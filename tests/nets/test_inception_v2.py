@@ -93,6 +93,7 @@ def test_features_and_final_end_point():
             inception_v2_base(tf.ones([2, 64, 64, 3]), final_endpoint="Mixed_6a")
 
 
+@pytest.mark.slow
 def test_sizes():
     checks.check_unknown_batch_size(inception_v2, 32)
     checks.check_smallest_size(inception_v2)

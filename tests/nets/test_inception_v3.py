@@ -89,6 +89,7 @@ def test_arg_scope():
         assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) == []
 
 
+@pytest.mark.slow
 def test_sizes():
     checks.check_unknown_batch_size(inception_v3, 75)
     checks.check_smallest_size(inception_v3)

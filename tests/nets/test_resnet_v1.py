@@ -131,6 +131,7 @@ def test_evaluation_follows_is_training():
         assert np.abs(trained - given).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_sizes():
     checks.check_smallest_size(resnet_v1_50)
     checks.check_builds(resnet_v1_50, 224, 97)

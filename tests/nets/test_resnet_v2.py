@@ -115,6 +115,7 @@ def test_evaluation_follows_is_training():
         assert np.abs(trained - given).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_sizes():
     checks.check_smallest_size(resnet_v2_50)
     checks.check_builds(resnet_v2_50, 224, 97)

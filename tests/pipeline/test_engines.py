@@ -46,7 +46,7 @@ def batches(split: Split, preprocessing: Any, decoder: str, *, is_training: bool
 
 
 @needs_native
-@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("is_training", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("make", "grey_levels"),
     [

@@ -45,7 +45,10 @@ def digest(batch: dict[str, tf.Tensor]) -> str:
 
 
 @pytest.mark.parametrize("decoder", ["tensorflow", "native"])
-@pytest.mark.parametrize("name", list(ALL))
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("inception full", "plain") else pytest.param(name, marks=pytest.mark.slow) for name in ALL],
+)
 def test_the_stream_is_the_same_for_any_thread_counts_and_goes_on_anywhere(
     split: Split, name: str, decoder: str
 ) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from slimexp.pipeline.doctor.figures import plot_pipeline, plot_sweep
+from slimexp.pipeline.doctor.figures import plot_pipeline
 from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.verdict import Verdict
 from tests.pipeline.doctor.test_verdict import stats
@@ -45,13 +45,3 @@ def test_a_choking_queue_is_orange(tmp_path: Path) -> None:
 def test_nothing_is_orange_where_nobody_is_to_blame(tmp_path: Path, bottleneck: str) -> None:
     plot_pipeline(tmp_path / "p.png", stats(), Verdict(bottleneck, "All is well, costs 5 $ and 5 $."))
     assert len(orange_columns(tmp_path / "p.png")) == 0
-
-
-@pytest.mark.parametrize("counts", [[1], [1, 2, 4, 8], list(range(1, 40)), [0.0, 0.5]])
-def test_a_sweep(tmp_path: Path, counts: list[float]) -> None:
-    points = [(count, Rate(100 + count, 90.0, 150.0)) for count in counts]
-    plot_sweep(tmp_path / "s.png", "pipeline.threads", {"readers=1": points, "readers=2": points[:1]}, 130.0)
-    plot_sweep(tmp_path / "one.png", "pipeline.threads", {"": points})
-    for name in ("s.png", "one.png"):
-        with Image.open(tmp_path / name) as image:
-            assert image.size == (880, 495)
