@@ -11,13 +11,17 @@ from omegaconf import MISSING
 from slimexp.config.fields import at_least, at_most, fraction, path_field, require
 
 __all__ = [
+    "ArraysConfig",
     "DatasetConfig",
     "DigitsConfig",
     "Exif",
+    "FlowersConfig",
     "ImageFolderConfig",
+    "ImagenetConfig",
     "LabelForm",
     "ListFileConfig",
     "OnBadImage",
+    "PascalVocConfig",
     "TFRecordConfig",
     "Task",
 ]
@@ -27,6 +31,15 @@ def _class_names(owner: Any) -> None:
     rule = "must be a list of names, or a text file with one name a line."
     ok = owner.class_names is None or isinstance(owner.class_names, (str, list))
     require(ok, "dataset.class_names", owner.class_names, rule)
+
+
+def _patterns(owner: Any) -> None:
+    require(bool(owner.file_pattern), "dataset.file_pattern", "''", "must not be empty.")
+    for name in ("file_pattern", "eval_pattern"):
+        value = getattr(owner, name) or ""
+        rule = "must not be empty and have at most one %s, for the split's name."
+        require(value != "" or getattr(owner, name) is None, f"dataset.{name}", "''", rule)
+        require(value.count("%s") <= 1, f"dataset.{name}", value, rule)
 
 
 class Task(enum.Enum):
@@ -133,10 +146,64 @@ class TFRecordConfig(DatasetConfig):
         at_most(self, "dataset", 1_000_000, "num_classes")
         at_least(self, "dataset", 0, "labels_offset")
         _class_names(self)
-        for name in ("file_pattern", "image_key", "label_key"):
+        for name in ("image_key", "label_key"):
             require(bool(getattr(self, name)), f"dataset.{name}", "''", "must not be empty.")
-        for name in ("file_pattern", "eval_pattern"):
-            value = getattr(self, name) or ""
-            rule = "must not be empty and have at most one %s, for the split's name."
-            require(value != "" or getattr(self, name) is None, f"dataset.{name}", "''", rule)
-            require(value.count("%s") <= 1, f"dataset.{name}", value, rule)
+        _patterns(self)
+
+
+@dataclasses.dataclass
+class FlowersConfig(DatasetConfig):
+    root: str = path_field()
+    file_pattern: str = MISSING
+    eval_pattern: str | None = MISSING
+    num_classes: int | None = MISSING
+    class_names: Any = path_field()
+    cache_dir: str | None = path_field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "dataset", 1, "num_classes")
+        _class_names(self)
+        _patterns(self)
+
+
+@dataclasses.dataclass
+class ImagenetConfig(FlowersConfig):
+    labels_offset: int = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = "must be 0 (1001 classes, the background class among them) or 1 (1000 classes)."
+        require(self.labels_offset in (0, 1), "dataset.labels_offset", self.labels_offset, rule)
+
+
+@dataclasses.dataclass
+class PascalVocConfig(DatasetConfig):
+    root: str = path_field()
+    train_set: str = MISSING
+    eval_set: str | None = MISSING
+    num_classes: int | None = MISSING
+    class_names: Any = path_field()
+    check_files: bool = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "dataset", 1, "num_classes")
+        _class_names(self)
+        for name in ("train_set", "eval_set"):
+            value = getattr(self, name)
+            rule = "must be a set's name as it stands in CLASS_SET.txt, such as train or val."
+            require(value is None or (value != "" and "/" not in value), f"dataset.{name}", value or "''", rule)
+
+
+@dataclasses.dataclass
+class ArraysConfig(DatasetConfig):
+    """MNIST and CIFAR-10."""
+
+    root: str = path_field()
+    class_names: Any = path_field()
+    cache_dir: str | None = path_field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _class_names(self)

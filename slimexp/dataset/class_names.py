@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from slimexp.dataset.checks import require_file
@@ -14,8 +15,10 @@ __all__ = ["load_class_names"]
 _KEYED = re.compile(r"([0-9]{1,9}):(.+)")
 
 
-def load_class_names(class_names: Sequence[str] | str, *, labels_offset: int = 0) -> tuple[str, ...]:
-    """Loads class names and checks that they are distinct.
+def load_class_names(
+    class_names: Sequence[str] | str, *, labels_offset: int = 0, number_repeats: bool = False
+) -> tuple[str, ...]:
+    """Loads class names and sees to it that they are distinct.
 
     A file has one name a line, in the order of the classes; or, if every line reads `INDEX:NAME`, it is taken as
     TF-Slim's `labels.txt`: its indices are those that the data use, so `labels_offset` is subtracted and names that
@@ -24,12 +27,15 @@ def load_class_names(class_names: Sequence[str] | str, *, labels_offset: int = 0
     Args:
         class_names: The names, or the name of a UTF-8 text file.
         labels_offset: As in the list file; used for `INDEX:NAME` files only.
+        number_repeats: Whether a name that comes twice is told apart by its class's number, as in `crane (134)`,
+            rather than refused. For data whose labels are numbers: ImageNet has two cranes.
 
     Returns:
         One name a class.
 
     Raises:
-        UserError: If the file can't be read, there is no name, one is empty, or one comes twice.
+        UserError: If the file can't be read, there is no name, one is empty, or one comes twice (and is not to be
+            numbered).
     """
     if isinstance(class_names, str):
         names, source = _load_file(class_names, labels_offset), f"dataset.class_names={class_names}"
@@ -37,6 +43,8 @@ def load_class_names(class_names: Sequence[str] | str, *, labels_offset: int = 0
         names, source = _from_config(class_names), "dataset.class_names"
     if not names:
         raise UserError(f"{source} has no name; give one name a class, or leave it out.")
+    if number_repeats:
+        names = _numbered(names)
     first: dict[str, int] = {}
     for place, name in enumerate(names):
         if first.setdefault(name, place) != place:
@@ -44,6 +52,11 @@ def load_class_names(class_names: Sequence[str] | str, *, labels_offset: int = 0
                 f"{source}: {name!r} is the name of the classes {first[name]} and {place}; each needs its own."
             )
     return tuple(names)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"{name} ({place})" for place, name in enumerate(names)]
 
 
 def _from_config(class_names: Sequence[str]) -> list[str]:

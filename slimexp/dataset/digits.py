@@ -5,39 +5,28 @@ Repository, 1998; the part that scikit-learn carries) are 8 x 8 pixels with 17 g
 28 x 28, white on black, so that they look to a network as MNIST's do. What is written is an ordinary folder of images
 with two list files, for users to look at:
 
-    digits-v1/ train.txt  eval.txt  images/<digit>/<number>.jpg  manifest.json
+    digits-v2/ train.txt  eval.txt  images/<digit>/<number>.jpg  manifest.json
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
-import logging
 import os
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator
 
 import numpy as np
 
 from slimexp.cache_dir import default_cache_dir
+from slimexp.dataset.kept_folder import is_complete, make_once
 from slimexp.dataset.listfile import load_listfile
 from slimexp.dataset.split import Dataset
-from slimexp.errors import UserError
 
 __all__ = ["load_digits"]
 
-_log = logging.getLogger(__name__)
-
-_FOLDER = "digits-v1"
+_FOLDER = "digits-v2"
 _SIDE_PX = 28
 _JPEG_QUALITY = 95
 _EVAL_FRACTION = 0.2
 _SPLIT_SEED = 0
-_MANIFEST = "manifest.json"
-_STALE_SECS = 3600
 
 
 def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name: str = "digits") -> Dataset:
@@ -46,7 +35,7 @@ def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name:
     About a fifth of each digit's images is held out for evaluation, always the same ones.
 
     Args:
-        cache_dir: The folder in which `digits-v1/` is kept; by default `$SLIMEXP_CACHE`, else
+        cache_dir: The folder in which `digits-v2/` is kept; by default `$SLIMEXP_CACHE`, else
             `$XDG_CACHE_HOME/slimexp`, else `~/.cache/slimexp`. Several programs may start with an empty one at once.
         check_files: Whether to look if each image is there, and to write all anew if not.
         name: The dataset's name, for run names.
@@ -59,18 +48,7 @@ def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name:
     """
     cache = os.path.abspath(os.path.expanduser(cache_dir or default_cache_dir()))
     folder = os.path.join(cache, _FOLDER)
-    if not _is_complete(folder, check_files):
-        try:
-            os.makedirs(cache, exist_ok=True)
-            with _lock(cache):
-                # Another program may have written it while this one waited.
-                if not _is_complete(folder, check_files):
-                    _write(folder)
-        except OSError as error:
-            raise UserError(
-                f"the digits can't be written to {cache} ({error.strerror or error}); name a folder that can be, with "
-                "some 8 MB to spare: dataset.cache_dir=…, or the environment variable SLIMEXP_CACHE."
-            ) from error
+    make_once(folder, _write_files, what="the digits", num_mb=8, check=_check if check_files else _check_lists)
     dataset = load_listfile(
         train_list=os.path.join(folder, "train.txt"),
         eval_list=os.path.join(folder, "eval.txt"),
@@ -81,57 +59,12 @@ def load_digits(*, cache_dir: str | None = None, check_files: bool = True, name:
     return dataclasses.replace(dataset, image_side_px=_SIDE_PX)
 
 
-def _is_complete(folder: str, check_files: bool) -> bool:
-    """Returns whether all files of the manifest are there, each of the size it was written with."""
-    try:
-        with open(os.path.join(folder, _MANIFEST), encoding="utf-8") as file:
-            sizes = json.load(file)
-        names = {"train.txt", "eval.txt", *(sizes if check_files else ())}
-        return all(os.stat(os.path.join(folder, name)).st_size == sizes[name] for name in names)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _check(folder: str) -> bool:
+    return is_complete(folder)
 
 
-@contextlib.contextmanager
-def _lock(cache: str) -> Iterator[None]:
-    """Holds the cache's lock; the system lets go of it when the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # No such locks on Windows; there the last writer wins, with the same files.
-        yield
-        return
-    with open(os.path.join(cache, f".{_FOLDER}.lock"), "ab") as file:
-        # Some network file systems have no locks; the rename at the end still keeps half a cache from being seen.
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _write(folder: str) -> None:
-    """Writes the digits beside the folder and then puts them in its place."""
-    cache = os.path.dirname(folder)
-    _log.info("Writing the digits to %s", folder)
-    with contextlib.ExitStack() as stack:
-        _remove_stale(cache)
-        work = tempfile.mkdtemp(prefix=f".{_FOLDER}-", dir=cache)
-        stack.callback(shutil.rmtree, work, ignore_errors=True)
-        new = os.path.join(work, "new")
-        _write_files(new)
-        if os.path.lexists(folder):
-            _log.warning("%s was damaged and is replaced", folder)
-            os.rename(folder, os.path.join(work, "damaged"))
-        os.rename(new, folder)
-
-
-def _remove_stale(cache: str) -> None:
-    """Removes what writers that were killed left behind."""
-    with os.scandir(cache) as entries:
-        for entry in entries:
-            # By age, not only because the lock is ours: some file systems have no locks. Writing takes seconds.
-            if entry.name.startswith(f".{_FOLDER}-"):
-                with contextlib.suppress(FileNotFoundError):
-                    if time.time() - entry.stat().st_mtime > _STALE_SECS:
-                        shutil.rmtree(entry.path, ignore_errors=True)
+def _check_lists(folder: str) -> bool:
+    return is_complete(folder, only=lambda name: name.endswith(".txt"))
 
 
 def _write_files(folder: str) -> None:
@@ -143,23 +76,17 @@ def _write_files(folder: str) -> None:
     # 0..16 -> 0..255; white on black already, as MNIST's.
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
     classes = digits.target.tolist()
-    sizes = {}
     for digit in range(10):
         os.makedirs(os.path.join(folder, "images", str(digit)))
     for number, (image, digit) in enumerate(zip(pixels, classes, strict=True)):
         path = _image_path(number, digit)
         large = Image.fromarray(image).resize((_SIDE_PX, _SIDE_PX), Image.Resampling.BICUBIC)
         large.save(os.path.join(folder, path), "JPEG", quality=_JPEG_QUALITY)
-        sizes[path] = os.path.getsize(os.path.join(folder, path))
     is_eval = _choose_eval(classes)
     for name, chosen in (("train.txt", ~is_eval), ("eval.txt", is_eval)):
         with open(os.path.join(folder, name), "w", encoding="utf-8", newline="\n") as file:
             file.write("# Handwritten digits: PATH CLASS\n")
             file.writelines(f"{_image_path(i, classes[i])} {classes[i]}\n" for i in np.flatnonzero(chosen).tolist())
-        sizes[name] = os.path.getsize(os.path.join(folder, name))
-    # Last: a folder without it isn't complete.
-    with open(os.path.join(folder, _MANIFEST), "w", encoding="utf-8") as file:
-        json.dump(sizes, file)
 
 
 def _image_path(number: int, digit: int) -> str:

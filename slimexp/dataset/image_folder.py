@@ -31,15 +31,16 @@ from slimexp.dataset.class_names import load_class_names
 from slimexp.dataset.split import Dataset, Split
 from slimexp.errors import UserError
 
-__all__ = ["load_image_folder"]
+__all__ = ["READABLE_SUFFIXES", "load_image_folder"]
 
 _log = logging.getLogger(__name__)
 
-# What tf.io.decode_image reads (tried on TensorFlow 2.21; TIFF raises there), and images that it does not.
-_READABLE = frozenset({b"jpg", b"jpeg", b"jpe", b"jfif", b"png", b"gif", b"bmp", b"webp"})
-_UNREADABLE = frozenset(
-    {b"tif", b"tiff", b"heic", b"heif", b"avif", b"jxl", b"jp2", b"j2k", b"ppm", b"pgm", b"tga", b"svg", b"psd"}
+# The pipeline reads these, whatever the suffix says; and images that it does not read.
+READABLE_SUFFIXES = frozenset(
+    {b"jpg", b"jpeg", b"jpe", b"jfif", b"png", b"gif", b"bmp", b"webp", b"tif", b"tiff", b"jp2", b"j2k", b"avif"}
+    | {b"pbm", b"pgm", b"ppm", b"pnm"}
 )
+_UNREADABLE = frozenset({b"heic", b"heif", b"jxl", b"tga", b"svg", b"psd"})
 _EVAL_DIRS = ("eval", "val", "valid", "validation", "test")
 _SPLIT_DIRS = frozenset({"train", *_EVAL_DIRS})
 
@@ -167,7 +168,7 @@ def _is_train_folder(top: bytes, train_dir: str) -> bool:
     if not _holds_folders(folder):
         return False
     # A class has images of its own, and other classes beside it.
-    has_images = any(_suffix(entry.name) in _READABLE for entry in _list(folder))
+    has_images = any(_suffix(entry.name) in READABLE_SUFFIXES for entry in _list(folder))
     return train_dir != "train" or not has_images or _class_folders(top).keys() <= _SPLIT_DIRS
 
 
@@ -192,7 +193,7 @@ def _text(path: bytes) -> str:
 
 
 def _readable_list() -> str:
-    return " ".join(sorted(_text(suffix) for suffix in _READABLE))
+    return " ".join(sorted(_text(suffix) for suffix in READABLE_SUFFIXES))
 
 
 def _class_folders(folder: bytes) -> dict[str, bytes]:
@@ -263,7 +264,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _warn_of_loose_images(folder: bytes) -> None:
     """Warns of images that lie beside the class folders rather than in one."""
-    suffixes = _READABLE | _UNREADABLE
+    suffixes = READABLE_SUFFIXES | _UNREADABLE
     if count := sum(_suffix(entry.name) in suffixes and not entry.is_dir() for entry in _list(folder)):
         _log.warning(
             "%s: %s left out that %s in no class folder; move %s into one if meant as examples.",
@@ -290,7 +291,7 @@ def _images_below(folder: bytes, seen: Counter[str]) -> list[bytes]:
         for entry in _list(current):
             if entry.is_dir():
                 folders.append(entry.path)
-            elif (suffix := _suffix(entry.name)) in _READABLE:
+            elif (suffix := _suffix(entry.name)) in READABLE_SUFFIXES:
                 images.append(entry.path)
             else:
                 seen[f".{_text(suffix)}" if suffix in _UNREADABLE else "other"] += 1
@@ -301,7 +302,7 @@ def _log_left_out(root: str, seen: Counter[str]) -> None:
     formats = {suffix: count for suffix, count in seen.items() if suffix.startswith(".")}
     if formats:
         _log.warning(
-            "%s: %s left out that TensorFlow can't decode (%s); convert to JPEG or PNG.",
+            "%s: %s left out that can't be decoded (%s); convert to JPEG or PNG.",
             root,
             counted(sum(formats.values()), "image"),
             ", ".join(f"{count} {suffix}" for suffix, count in sorted(formats.items())),

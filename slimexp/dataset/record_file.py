@@ -13,13 +13,27 @@ import numpy as np
 
 from slimexp.errors import UserError
 
-__all__ = ["count_records", "find_damage", "read_record", "read_records"]
+__all__ = ["RecordDamage", "count_records", "find_damage", "locate_damage", "read_record", "read_records"]
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 # Headers checked at a time: a damaged length leads astray, but not far.
 _HEADERS_AT_A_TIME = 1 << 14
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41 with its bits reversed.
 _MASK_DELTA = 0xA282EAD8
+
+
+class RecordDamage(UserError):
+    """A file is damaged from some record on, or that record's data are.
+
+    Attributes:
+        record: The record's number, counted from 0; all before it have sound headers.
+        offset: The byte at which it begins.
+    """
+
+    def __init__(self, message: str, record: int, offset: int) -> None:
+        super().__init__(message)
+        self.record = record
+        self.offset = offset
 
 
 def count_records(path: bytes) -> int:
@@ -87,6 +101,12 @@ def find_damage(path: bytes, near: int | None = None) -> str | None:
     Returns:
         What is wrong and where, in words; None if nothing is.
     """
+    damage = locate_damage(path, near)
+    return None if damage is None else str(damage)
+
+
+def locate_damage(path: bytes, near: int | None = None) -> UserError | None:
+    """Does the same as `find_damage`, and returns an error: a `RecordDamage`, unless the file cannot be opened."""
     try:
         first = 0
         for offsets in _walk(path):
@@ -95,12 +115,12 @@ def find_damage(path: bytes, near: int | None = None) -> str | None:
                 _read_at(path, int(offsets[place]), first + place)
             first += len(offsets)
     except UserError as error:
-        return str(error)
+        return error
     return None
 
 
 def _walk(path: bytes) -> Iterator[np.ndarray]:
-    """Yields where the records begin, int64 [k], a part of the file at a time."""
+    """Yields where the records begin, int64 [k], a part of the file at a time; those before a damage come first."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError as error:
@@ -119,12 +139,21 @@ def _walk(path: bytes) -> Iterator[np.ndarray]:
                     break
                 headers.append(header)
                 offset += _HEADER_BYTES + int.from_bytes(header[:8], "little") + _FOOTER_BYTES
-            _check_headers(path, headers, offsets, first)
+            try:
+                _check_headers(path, headers, offsets, first)
+            except RecordDamage as damage:
+                if damage.record > first:
+                    yield np.array(offsets[: damage.record - first], np.int64)
+                raise
             first += len(offsets)
             if offset > size:
-                raise UserError(
+                if len(offsets) > 1:
+                    yield np.array(offsets[:-1], np.int64)
+                raise RecordDamage(
                     f"{_text(path)}: the file is cut short: it ends at byte {size}, within record {first - 1}, which "
-                    f"begins at byte {offsets[-1]}. Fetch or write the file again."
+                    f"begins at byte {offsets[-1]}. Fetch or write the file again.",
+                    first - 1,
+                    offsets[-1],
                 )
             yield np.array(offsets, np.int64)
     finally:
@@ -145,10 +174,12 @@ def _check_headers(path: bytes, headers: list[bytes], offsets: list[int], first:
         kind = f"it begins with {start!r}"
         if start.startswith(b"\x1f\x8b"):
             kind = "it is compressed with gzip (unpack it)"
-        raise UserError(f"{_text(path)}: this is no TFRecord file, or damaged at its beginning: {kind}.")
-    raise UserError(
+        raise RecordDamage(f"{_text(path)}: this is no TFRecord file, or damaged at its beginning: {kind}.", 0, 0)
+    raise RecordDamage(
         f"{_text(path)}: damaged at byte {offsets[place]}: the length of record {first + place} does not match its "
-        "checksum. Fetch or write the file again."
+        "checksum. Fetch or write the file again.",
+        first + place,
+        offsets[place],
     )
 
 
@@ -159,9 +190,11 @@ def _read_at(path: bytes, offset: int, number: int) -> bytes:
         data = file.read(length)
         found = int.from_bytes(file.read(_FOOTER_BYTES), "little")
     if int(_masked(np.array([_crc_of(data)], np.uint32))[0]) != found:
-        raise UserError(
+        raise RecordDamage(
             f"{_text(path)}: damaged at byte {offset}: the data of record {number} do not match their checksum. Fetch "
-            "or write the file again."
+            "or write the file again.",
+            number,
+            offset,
         )
     return data
 

@@ -71,6 +71,7 @@ class RecordSplit:
         source: The pattern that the files match, for messages.
         image_key: The key of the feature with the encoded picture.
         label: How the labels are told.
+        labels: What they are, as in `Split`, where that is known without reading the records; else None.
     """
 
     name: str
@@ -79,9 +80,11 @@ class RecordSplit:
     source: str
     image_key: str
     label: LabelFormat
+    labels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         assert len(self.shards) == len(self.counts), (len(self.shards), len(self.counts))
+        assert self.labels is None or len(self.labels) == len(self), (len(self.labels), len(self))
 
     def __len__(self) -> int:
         return int(self.firsts[-1])

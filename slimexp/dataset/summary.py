@@ -24,7 +24,7 @@ _NAMES_SHOWN = 5
 
 
 def _labels(split: AnySplit) -> np.ndarray:
-    if isinstance(split, RecordSplit):
+    if split.labels is None:
         raise UserError(f"{split.source}: the labels of records are known only as they are read; nothing counts them.")
     return split.labels
 
@@ -106,8 +106,11 @@ def describe(dataset: Dataset) -> str:
     lines = [f"Dataset {dataset.name}: {sizes} (task {dataset.task})."]
     if isinstance(dataset.train, RecordSplit):
         shards = counted(len(dataset.train.shards), "shard")
-        lines.append(f"The records of {shards} of {dataset.train.source}; labels are checked as they are read.")
-    elif dataset.task == "single":
+        checked = "; labels are checked as they are read" if dataset.train.labels is None else ""
+        lines.append(f"The records of {shards} of {dataset.train.source}{checked}.")
+    if dataset.train.labels is None:
+        return "\n".join(lines)
+    if dataset.task == "single":
         lines += _describe_classes(dataset)
     else:
         for split in (dataset.train, dataset.eval):

@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ import numpy as np
 from slimexp.cache_dir import default_cache_dir
 from slimexp.dataset.checks import counted, first_of, require_file, require_folder
 from slimexp.dataset.class_names import load_class_names
-from slimexp.dataset.record_file import count_records, read_record
+from slimexp.dataset.record_file import RecordDamage, count_records, read_record
 from slimexp.dataset.record_split import LabelFormat, RecordSplit
 from slimexp.dataset.split import Dataset
 from slimexp.errors import UserError
@@ -34,6 +35,8 @@ _NAMES_FILE = "labels.txt"  # What TF-Slim's converters write beside the shards.
 # Header after header waits for the disk or the network, not for the CPU.
 _THREADS = 32
 _KEYS_SHOWN = 20
+# STEM-NUMBER-of-TOTAL, with or without a suffix.
+_SHARD = re.compile(rb"(.*)-([0-9]{1,9})-of-([0-9]{1,9})(?:\.[^/]*)?", re.DOTALL)
 
 
 def load_tfrecord(
@@ -50,6 +53,7 @@ def load_tfrecord(
     label_form: str = "indices",
     cache_dir: str | None = None,
     name: str = "tfrecord",
+    allow_damaged_shards: bool = False,
 ) -> Dataset:
     """Finds the shards, counts their records and looks at the first record of each split.
 
@@ -69,6 +73,8 @@ def load_tfrecord(
         cache_dir: The folder in which the numbers of records are remembered; by default `$SLIMEXP_CACHE`, else
             `$XDG_CACHE_HOME/slimexp`, else `~/.cache/slimexp`.
         name: The dataset's name, for run names.
+        allow_damaged_shards: Whether shards that are damaged or cut short are let through, of which reading then finds
+            the rest missing. How many records that is can only be told by its size; it counts as one at the least.
 
     Returns:
         The dataset. Its labels are checked as they are read.
@@ -87,11 +93,12 @@ def load_tfrecord(
     form = "class" if task == "single" else label_form
     label = LabelFormat(label_key, form, len(names), labels_offset)
     splits = [
-        _split(split, shards, pattern, image_key, label, cache_dir)
+        _split(split, shards, pattern, image_key, label, cache_dir, allow_damaged_shards)
         for split, (pattern, shards) in (("train", train), ("eval", found_eval))
         if shards
     ]
     for split in splits:
+        _warn_of_missing_shards(split)
         _log.info("%s: %s in %s", split.source, counted(len(split), "record"), counted(len(split.shards), "shard"))
     return Dataset(name, task, names, splits[0], splits[1] if len(splits) == 2 else None)
 
@@ -100,22 +107,20 @@ def _find_shards(
     folder: str, file_pattern: str, eval_pattern: str | None
 ) -> tuple[tuple[str, list[bytes]], tuple[str, list[bytes]]]:
     """Returns pattern and shards of both splits; without any for evaluation, if none are asked for or found."""
-    train_pattern = os.path.join(folder, os.path.expanduser(file_pattern.replace("%s", "train")))
-    train = _matching(train_pattern)
+    train_pattern, train = matching(folder, file_pattern.replace("%s", "train"))
     if not train:
         raise UserError(
             f"dataset.file_pattern={file_pattern}: no file matches {train_pattern}{_what_is_there(folder)}."
         )
-    pattern, found = "", []
+    pattern: str = ""
+    found: list[bytes] = []
     if eval_pattern is not None:
-        pattern = os.path.join(folder, os.path.expanduser(eval_pattern))
-        found = _matching(pattern)
+        pattern, found = matching(folder, eval_pattern)
         if not found:
             raise UserError(f"dataset.eval_pattern={eval_pattern}: no file matches {pattern}{_what_is_there(folder)}.")
     elif "%s" in file_pattern:
         for split in _EVAL_NAMES:
-            pattern = os.path.join(folder, os.path.expanduser(file_pattern.replace("%s", split)))
-            found = _matching(pattern)
+            pattern, found = matching(folder, file_pattern.replace("%s", split))
             if found:
                 break
     shared = sorted(set(train) & set(found))
@@ -127,8 +132,31 @@ def _find_shards(
     return (train_pattern, train), (pattern, found)
 
 
-def _matching(pattern: str) -> list[bytes]:
-    return sorted(os.fsencode(path) for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
+def matching(folder: str, pattern: str) -> tuple[str, list[bytes]]:
+    """Returns a pattern as a whole path, and the files that match it."""
+    pattern = os.path.expanduser(pattern)
+    # In the folder's own name a bracket is a bracket.
+    found = glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)
+    return os.path.join(folder, pattern), sorted(os.fsencode(path) for path in found if not os.path.isdir(path))
+
+
+def _warn_of_missing_shards(split: RecordSplit) -> None:
+    """Warns where the files' own names say that there should be more of them."""
+    numbers: dict[tuple[bytes, bytes], set[int]] = {}
+    for shard in split.shards:
+        match = _SHARD.fullmatch(shard)
+        if match:
+            numbers.setdefault((match[1], match[3]), set()).add(int(match[2]))
+    for (stem, total), there in numbers.items():
+        missing = [number for number in range(int(total[:9])) if number not in there]
+        if missing:
+            _log.warning(
+                "%s: %d of the %d shards are not there, the first number %05d; their examples will be left out.",
+                _text(stem),
+                len(missing),
+                int(total[:9]),
+                missing[0],
+            )
 
 
 def _what_is_there(folder: str) -> str:
@@ -158,7 +186,7 @@ def _names(
         if not 1 <= num_classes <= _MAX_CLASSES:
             raise UserError(f"dataset.num_classes={num_classes} must be 1 or more, and {_MAX_CLASSES} or less.")
         return tuple(map(str, range(num_classes)))
-    names = load_class_names(class_names, labels_offset=labels_offset)
+    names = load_class_names(class_names, labels_offset=labels_offset, number_repeats=True)
     if num_classes is not None and num_classes != len(names):
         raise UserError(
             f"dataset.num_classes={num_classes}, but {source} has {len(names)} names; make them agree, or leave "
@@ -168,20 +196,33 @@ def _names(
 
 
 def _split(
-    name: str, shards: list[bytes], pattern: str, image_key: str, label: LabelFormat, cache_dir: str | None
+    name: str,
+    shards: list[bytes],
+    pattern: str,
+    image_key: str,
+    label: LabelFormat,
+    cache_dir: str | None,
+    allow_damaged: bool,
 ) -> RecordSplit:
     for shard in shards:
         require_file(os.fsdecode(shard), "dataset.file_pattern" if name == "train" else "dataset.eval_pattern")
-    counts = np.array(_count(shards, pattern, cache_dir), np.int64)
+    counts = np.array(_count(shards, pattern, cache_dir, allow_damaged), np.int64)
     if not counts.any():
         raise UserError(f"{pattern}: {counted(len(shards), 'shard')} without a record; write them again.")
-    first = int(np.flatnonzero(counts)[0])
-    is_float = _peek(shards[first], image_key, label)
+    is_float = False
+    filled = np.flatnonzero(counts)
+    for number in filled:
+        try:
+            is_float = _peek(shards[number], image_key, label)
+            break
+        except RecordDamage:
+            if not allow_damaged or number == filled[-1]:
+                raise
     label = LabelFormat(label.key, label.form, label.num_classes, label.offset, is_float)
     return RecordSplit(name, tuple(shards), counts, pattern, image_key, label)
 
 
-def _count(shards: list[bytes], pattern: str, cache_dir: str | None) -> list[int]:
+def _count(shards: list[bytes], pattern: str, cache_dir: str | None, allow_damaged: bool) -> list[int]:
     """Counts the records of each shard; those of shards that have not changed since are remembered."""
     file = _memory_file(pattern, cache_dir)
     known: dict[str, Any] = {}
@@ -194,23 +235,37 @@ def _count(shards: list[bytes], pattern: str, cache_dir: str | None) -> list[int
         started = time.perf_counter()
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="count_records") as pool:
             results = list(pool.map(lambda item: _counted_or_fault(item[1]), missing))
-        faults = [result for result in results if isinstance(result, str)]
-        if faults:
+        faults = [result for result in results if isinstance(result, UserError)]
+        if faults and not (allow_damaged and all(isinstance(fault, RecordDamage) for fault in faults)):
             raise UserError(
                 f"{len(faults)} of the {counted(len(shards), 'shard')} of {pattern} cannot be read:\n"
-                + first_of(faults, len(faults))
+                + first_of(map(str, faults), len(faults))
             )
-        counts.update((key, int(result)) for (key, _), result in zip(missing, results, strict=True))
+        counts.update((key, n) for (key, _), n in zip(missing, results, strict=True) if isinstance(n, int))
         _log.info("%s: records counted in %.1f s", pattern, time.perf_counter() - started)
-        _remember(file, {key: counts[key] for key in keys})
+        # What is guessed of damaged ones is not remembered: they are to be refused where they are not allowed.
+        _remember(file, {key: counts[key] for key in keys if key in counts})
+        counts.update(
+            (key, _guess_count(shard, fault))
+            for (key, shard), fault in zip(missing, results, strict=True)
+            if isinstance(fault, RecordDamage)
+        )
     return [counts[key] for key in keys]
 
 
-def _counted_or_fault(shard: bytes) -> int | str:
+def _counted_or_fault(shard: bytes) -> int | UserError:
     try:
         return count_records(shard)
     except UserError as error:
-        return str(error)
+        return error
+
+
+def _guess_count(shard: bytes, damage: RecordDamage) -> int:
+    """Guesses how many records a damaged shard had: the rest is taken for records of the same size as those before."""
+    rest = os.path.getsize(shard) - damage.offset
+    lost = max(round(rest * damage.record / max(damage.offset, 1)), 1)
+    _log.warning("%s About %s from there on cannot be read.", damage, counted(lost, "record"))
+    return damage.record + lost
 
 
 def _memory_file(pattern: str, cache_dir: str | None) -> str:

@@ -72,7 +72,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
 
 def test_leaves_out_what_is_no_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    make(tmp_path, "é 中/a b.jpg", "é 中/b.WebP", "é 中/c.tif", "é 中/d.heic", "é 中/notes.txt", "é 中/jpg")
+    make(tmp_path, "é 中/a b.jpg", "é 中/b.WebP", "é 中/c.heif", "é 中/d.heic", "é 中/notes.txt", "é 中/jpg")
     make(tmp_path, ".hidden/a.jpg", "é 中/.b.jpg", "é 中/.c/a.jpg", "z/1.jpg", "readme.txt")
     (tmp_path / "é 中" / "loop").symlink_to("..")
     (tmp_path / "z" / "self").symlink_to(".")
@@ -81,7 +81,7 @@ def test_leaves_out_what_is_no_image(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert dataset.class_names == ("linked", "z", "é 中")
     names = held(dataset.train, tmp_path)
     assert {"é 中/a b.jpg": 2, "é 中/b.WebP": 2, "z/1.jpg": 1, "linked/1.jpg": 0}.items() <= names.items()
-    assert any("2 images left out that TensorFlow can't decode (1 .heic, 1 .tif)" in m for m in caplog.messages)
+    assert any("2 images left out that can't be decoded (1 .heic, 1 .heif)" in m for m in caplog.messages)
     assert any("3 files left out without the suffix of an image" in m for m in caplog.messages)
     assert any("links left out" in m for m in caplog.messages)
     assert any("3 classes, " in m for m in caplog.messages)
@@ -105,7 +105,7 @@ def test_class_names_set_the_order(tmp_path: Path) -> None:
         (["a/1.jpg"], {"eval_fraction": 1.0}, r"dataset.eval_fraction=1.0 must be 0 or more"),
         (["a/1.jpg"], {"eval_fraction": -0.1}, r"dataset.eval_fraction=-0.1 must be"),
         (["1.jpg"], {}, r"has no sub-folders; each class needs one.*dataset=listfile"),
-        (["a/1.jpg", "b/notes.txt"], {}, r"/b: the class folder has no image \(bmp gif .*\); add some or remove"),
+        (["a/1.jpg", "b/notes.txt"], {}, r"/b: the class folder has no image \(avif bmp gif .*\); add some or remove"),
         (
             ["train/a/1.jpg", "val/a/1.jpg", "val/z/1.jpg"],
             {},
