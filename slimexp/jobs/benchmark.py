@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,24 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from rich.console import Console
-from rich.table import Table
 
 from slimexp.config import Config
-from slimexp.dataset.summary import describe, fingerprint
+from slimexp.dataset.summary import describe
 from slimexp.errors import UserError
-from slimexp.evaluation.tables import replace_file, write_csv
 from slimexp.jobs import build
 from slimexp.jobs.auto import resolve_auto, skips_bad_images
-from slimexp.jobs.benchmark_sweep import RESULT_FILE
+from slimexp.jobs.benchmark_result import Measured, describe_place, record, report
 from slimexp.jobs.diagnosis import diagnose
 from slimexp.jobs.lock import exclusive
-from slimexp.jobs.record import FINGERPRINT_TAG, earlier_run, recorded
+from slimexp.jobs.record import earlier_run, log_data, recorded
 from slimexp.jobs.train import make_trainer
 from slimexp.pipeline import Feed
-from slimexp.pipeline.doctor.figures import plot_pipeline
 from slimexp.pipeline.doctor.measure import StageBench, step_rate, take_turns
-from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.verdict import Verdict
 from slimexp.pipeline.stats import PipelineStats
 from slimexp.tracking import Tracker
@@ -38,25 +31,10 @@ from slimexp.training.devices import make_deterministic, make_strategy
 from slimexp.training.schedules import Fixed
 from slimexp.training.signals import StopSignals
 from slimexp.training.trainer import Trainer
-from slimexp.validation import flatten
 
 __all__ = ["benchmark", "run"]
 
 _log = logging.getLogger("slimexp")
-
-# The measurements in the order of the table; the names are those of the metrics, `benchmark/NAME_images_per_sec`.
-_TITLES = {
-    "read": "read, files in the page cache",
-    "read_cold": "read, files not in the page cache",
-    "read_decode": "read + decode, by TensorFlow",
-    "finish": "preprocess decoded windows, by TensorFlow",
-    "preprocess": "decode + preprocess + batch, from memory",
-    "batch": "batch finished images",
-    "pipeline": "the whole pipeline",
-    "pipeline_cold": "the whole pipeline, files not in the page cache",
-    "network": "the network, on one batch over and over",
-    "training": "pipeline and network together",
-}
 
 
 def run(config: Config, overrides: Sequence[str] = ()) -> None:
@@ -100,7 +78,7 @@ def benchmark(config: Config, overrides: Sequence[str], tracker: Tracker, signal
         make_deterministic(config.seed)
     data = build.dataset(config)
     _log.info("%s", describe(data))
-    tracker.set_tags({FINGERPRINT_TAG: fingerprint(data.train)})
+    log_data(tracker, data)
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
     config = resolve_auto(config, data.train, preprocessing, tracker, check_stop=signals.check)
@@ -171,11 +149,9 @@ def benchmark(config: Config, overrides: Sequence[str], tracker: Tracker, signal
         # Our own op does both in one go.
         decode_share=None if bench.is_native else max(0.0, 1 - rates["preprocess"].median / rates["finish"].median),
     )
-    _record(config, overrides, tracker, rates, stats, found)
-    _print_table(rates, reasons, config.benchmark.rounds)
-    print(f"\n{_network_note(rates)}{_cold_note(rates)}{found}\n\nRun folder:  {config.run_dir}", flush=True)
-    if tracker.run_id:
-        print(f"MLflow run:  {tracker.run_id} in experiment {config.tracking.experiment}", flush=True)
+    measured = Measured(rates, reasons, stats, found, describe_place(config, len(data.train), image_size))
+    files = record(config, overrides, tracker, measured)
+    report(config, tracker, measured, files)
     return found
 
 
@@ -227,87 +203,3 @@ class _Network:
         """Returns what the monitor saw in the round of the median rate."""
         ranked = sorted(self._seen, key=lambda stats: stats.images_per_sec)
         return ranked[len(ranked) // 2]
-
-
-def _record(
-    config: Config,
-    overrides: Sequence[str],
-    tracker: Tracker,
-    rates: Mapping[str, Rate],
-    stats: PipelineStats,
-    found: Verdict,
-) -> None:
-    """Writes the result to the run's folder and hands it to the tracker."""
-    folder = Path(config.run_dir)
-    settings = _settings(config, overrides)
-    metrics: dict[str, float] = {}
-    for name, rate in rates.items():
-        metrics[f"benchmark/{name}_images_per_sec"] = rate.median
-        metrics[f"benchmark/{name}_spread"] = rate.spread
-    metrics["benchmark/input_wait_frac"] = stats.wait_frac
-    metrics["benchmark/cpu_frac"] = stats.cpu_frac
-    metrics.update({f"benchmark/{stage.name}_busy_frac": stage.busy_frac for stage in stats.stages})
-    metrics.update({f"benchmark/{queue.name}_queue_fill_frac": queue.fill_frac for queue in stats.queues})
-    numbers = {key: value for key, value in settings.items() if type(value) in (int, float)}
-    tracker.log_metrics(0, {**metrics, **numbers})
-
-    content = {
-        "settings": settings,
-        "rates": {name: dataclasses.asdict(rate) for name, rate in rates.items()},
-        "stats": dataclasses.asdict(stats),
-        "verdict": dataclasses.asdict(found),
-    }
-    replace_file(folder / RESULT_FILE, lambda path: path.write_text(json.dumps(content, indent=1) + "\n"))
-    rows = [{"measurement": name, **dataclasses.asdict(rate)} for name, rate in rates.items()]
-    write_csv(folder / "benchmark.csv", rows)
-    figure = folder / "figures" / "pipeline.png"
-    plot_pipeline(figure, stats, found, rates)
-    for name in (RESULT_FILE, "benchmark.csv"):
-        tracker.log_artifact(folder / name)
-    tracker.log_artifact(figure, "figures")
-
-
-def _settings(config: Config, overrides: Sequence[str]) -> dict[str, Any]:
-    """Returns the counts of the pipeline and whatever else the command set, by their keys."""
-    values = flatten(config)
-    asked = [override.lstrip("+~").partition("=")[0] for override in overrides]
-    keys = ["pipeline.threads", "pipeline.readers", "pipeline.batch_size", *asked]
-    chosen = {key: values.get(key, values.get(f"{key}.name")) for key in keys}
-    apart = ("job", "run_dir", "output_root", "tracking", "hydra")
-    return {key: value for key, value in chosen.items() if value is not None and key.split(".")[0] not in apart}
-
-
-def _network_note(rates: Mapping[str, Rate]) -> str:
-    """Says why the network's own rate is not made use of, where it cannot be true."""
-    alone, together = rates["network"].median, rates["training"].median
-    if alone >= together:
-        return ""
-    return (
-        f"The network alone came to {alone:,.0f} images/s and together with the pipeline to {together:,.0f}: other "
-        "programs disturbed the measurement, or its rounds are too short. The slower figure is not made use of.\n"
-    )
-
-
-def _cold_note(rates: Mapping[str, Rate]) -> str:
-    """Says what a first epoch, or data larger than the memory, does to the verdict."""
-    if "pipeline_cold" not in rates or rates["pipeline_cold"].median >= 0.85 * rates["training"].median:
-        return ""
-    return (
-        f"While files are not in the page cache, as in a first epoch, {rates['pipeline_cold'].median:,.0f} images/s "
-        "come at most; more pipeline.readers or a faster disk help then. After that:\n"
-    )
-
-
-def _print_table(rates: Mapping[str, Rate], reasons: Mapping[str, str], rounds: int) -> None:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column("images/s", justify="right")
-    table.add_column(f"of {rounds} rounds" if rounds > 1 else "", justify="right")
-    for name, title in _TITLES.items():
-        if name in rates:
-            rate = rates[name]
-            spread = f"{rate.low:,.0f} to {rate.high:,.0f}" if rounds > 1 else ""
-            table.add_row(title, f"{rate.median:,.0f}", spread)
-        elif name in reasons:
-            table.add_row(title, "-", reasons[name])
-    Console().print(table)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,11 +14,14 @@ from unittest.mock import Mock
 
 import mlflow
 import pytest
+import yaml
 
 from slimexp.errors import Interrupted, UserError
-from slimexp.jobs import benchmark, diagnosis
+from slimexp.jobs import benchmark, benchmark_result, diagnosis
+from slimexp.jobs.benchmark_result import Measured, describe_place
 from slimexp.pipeline.doctor.rates import Rate
-from slimexp.pipeline.doctor.verdict import BOTTLENECKS
+from slimexp.pipeline.doctor.verdict import BOTTLENECKS, Verdict
+from slimexp.sweep import membership
 from tests.pipeline.doctor.test_verdict import stats
 
 QUICK = ["job=benchmark", "benchmark.rounds=1", "benchmark.secs=0.1", "pipeline.batch_size=8", "pipeline.threads=2"]
@@ -56,15 +60,38 @@ def test_a_benchmark_leaves_numbers_a_figure_and_a_verdict(job, capsys):
     shown = capsys.readouterr().out
     assert "pipeline and network together" in shown
     assert content["verdict"]["sentence"] in shown
+    assert f"Run folder:  {job.run_dir}\nResults:     benchmark.csv, figures/pipeline.png\nMLflow run:  " in shown
+    assert f"Compare:     {sys.executable.rpartition('/')[0]}/mlflow ui --backend-store-uri {job.uri}" in shown
+    assert content["pipeline"]["queues"]["read"] == {"capacity": None, "min_after_dequeue": None}
+    assert content["pipeline"]["decoder"] == "auto"
+    assert content["where"]["dataset"] == "digits (1,438 images)"
+    assert content["where"]["model"] == "lenet at 28 px"
 
 
 def test_a_network_slower_alone_than_with_the_pipeline_is_not_made_use_of():
     rates = {"network": Rate(90, 80, 100), "training": Rate(100, 95, 105)}
-    assert benchmark._network_note(rates) == (
+    assert benchmark_result._network_note(rates) == (
         "The network alone came to 90 images/s and together with the pipeline to 100: other programs disturbed the "
         "measurement, or its rounds are too short. The slower figure is not made use of.\n"
     )
-    assert benchmark._network_note({**rates, "network": Rate(100, 80, 110)}) == ""
+    assert benchmark_result._network_note({**rates, "network": Rate(100, 80, 110)}) == ""
+
+
+@pytest.mark.parametrize("in_sweep", [False, True], ids=["alone", "in a sweep"])
+def test_what_is_advised_becomes_an_option(job, capsys, monkeypatch, in_sweep):
+    config = job.config("pipeline.threads=2")
+    found = Verdict("preprocessing", "It is slow.", ("pipeline.threads=6", "pipeline.queues.batch.capacity=8"))
+    rates = {name: Rate(rate, rate, rate) for name, rate in (("network", 900), ("training", 300), ("pipeline", 310))}
+    measured = Measured(rates, {}, stats(), found, describe_place(config, 1438, 28))
+    place = membership.Membership("sweep", 0, "threads=2") if in_sweep else None
+    monkeypatch.setattr(membership, "current", lambda: place)
+    benchmark_result.report(config, Mock(run_id=None), measured, [])
+    settings = yaml.safe_load((job.run_dir / "pipeline/tuned.yaml").read_text())
+    assert (settings["threads"], settings["queues"]["batch"]["capacity"], settings["readers"]) == (6, 8, 4)
+    assert (job.folder / "conf").exists() != in_sweep
+    shown = capsys.readouterr().out
+    assert ("Tuned:       pipeline=tuned takes these settings (conf/pipeline/tuned.yaml)\n" in shown) != in_sweep
+    assert ("Tuned:       pipeline/tuned.yaml\n" in shown) == in_sweep
 
 
 def test_a_decoder_that_only_lacks_a_compiler_is_advised(job, monkeypatch):
