@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import Any
 
 from omegaconf import MISSING
+
+from slimexp.config.fields import at_least, require
 
 __all__ = [
     "Backend",
@@ -37,3 +40,15 @@ class TrackingConfig:
     tags: dict[str, str] = MISSING
     on_error: OnError = MISSING
     tensorboard: bool = MISSING
+    log_model: bool = MISSING
+    registered_model: str | None = MISSING
+    events_max_bytes: int = MISSING
+    system_metrics: Any = MISSING
+    system_every_secs: float = MISSING
+
+    def __post_init__(self) -> None:
+        wanted = self.system_metrics
+        known = isinstance(wanted, bool) or wanted == "auto"
+        require(known, "tracking.system_metrics", wanted, "must be auto, true or false.")
+        at_least(self, "tracking", 1_000_000, "events_max_bytes")
+        at_least(self, "tracking", 0.1, "system_every_secs")

@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from slimexp.config import Config, Resume
+from slimexp.config.fields import show
+from slimexp.dataset.record_split import RecordSplit
+from slimexp.dataset.split import AnySplit, Dataset
+from slimexp.dataset.summary import class_counts, fingerprint
 from slimexp.errors import UserError
 from slimexp.jobs.auto import AUTO, AUTO_KEYS
+from slimexp.pipeline.doctor.cpus import available_cpus
 from slimexp.pipeline.settings import QUEUE_NAMES
+from slimexp.sweep import membership
 from slimexp.tracking import Tracker, provenance, read_metrics
+from slimexp.tracking.masking import mask_settings
 from slimexp.tracking.params import flatten as flatten_params
 from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
 from slimexp.training.checkpoints import Checkpoints
@@ -26,6 +33,7 @@ __all__ = [
     "FINGERPRINT_TAG",
     "changed_settings",
     "earlier_run",
+    "log_data",
     "record_failed_start",
     "recorded",
     "refuse_other_job",
@@ -41,7 +49,8 @@ FINGERPRINT_TAG = "dataset.train.fingerprint"
 # What may differ between a run and its continuation without a word: how far, how often, where to.
 _FREE_TO_CHANGE = (
     *(f"trainer.{key}" for key in ("max_", "epochs", "save_", "log_", "eval_", "resume", "check_numerics")),
-    *("tracking.", "evaluation.", "benchmark.", "run_dir", "output_root", "job."),
+    *(f"trainer.{key}" for key in ("keep_best", "best_direction", "early_stop_patience")),
+    *("tracking.", "evaluation.", "benchmark.", "run_dir", "output_root", "job.", "sweep.", "dry_run"),
     *(f"pipeline.{key}" for key in ("name", "threads", "readers")),
     *(f"pipeline.queues.{name}.capacity" for name in QUEUE_NAMES),
 )
@@ -170,13 +179,19 @@ def start_tracking(
         _log.warning("The run had gone on with other settings: from here it is a new one in the tracking store.")
         goes_on = False
     resumed = earlier if goes_on else {}
+    sweep = membership.current()
+    origin = provenance.collect(sys.argv, os.getcwd(), available_cpus())
     tracker = Tracker.start(
         backend=config.tracking.backend.value,
         uri=config.tracking.uri,
         experiment=config.tracking.experiment,
-        run_name=config.tracking.run_name or resumed.get("run_name") or run_name(config, overrides),
+        run_name=_name(config, overrides, resumed),
         run_dir=run_dir if run_dir.is_dir() else None,
-        tags={**provenance.tags(provenance.collect(sys.argv, os.getcwd())), **config.tracking.tags},
+        tags={
+            **provenance.tags(origin),
+            **(sweep.tags if sweep else {}),
+            **config.tracking.tags,
+        },
         # A param cannot be changed: these get theirs once they are found.
         params={key: value for key, value in flatten(config).items() if key not in AUTO_KEYS or value != AUTO},
         on_error=config.tracking.on_error.value,
@@ -184,11 +199,72 @@ def start_tracking(
         resume_step=step if step is not None or not goes_on else 0,
         stale_run_id=earlier.get("run_id") if was_killed and not goes_on else None,
         tensorboard=config.tracking.tensorboard,
+        events_max_bytes=config.tracking.events_max_bytes,
+        system_metrics=show(config.tracking.system_metrics).lower(),
+        system_every_secs=config.tracking.system_every_secs,
     )
-    for name in ("config.yaml", "overrides.yaml"):  # As Hydra composed them; the params hold what they came to.
-        if (run_dir / ".hydra" / name).is_file():
-            tracker.log_artifact(run_dir / ".hydra" / name, "config")
+    if run_dir.is_dir():
+        for name in ("config.yaml", "overrides.yaml"):  # As Hydra composed them; the params hold what they came to.
+            _log_settings(tracker, run_dir / ".hydra" / name)
+        for path in provenance.write_diffs(origin, run_dir / "code"):
+            tracker.log_artifact(path, "code")
+    if sweep and sweep.numbers and not resumed:
+        tracker.log_metrics(0, sweep.numbers)  # The store sorts params as text: 1, 16, 2.
     return tracker
+
+
+def log_data(tracker: Tracker, data: Dataset) -> str:
+    """Records which data a run uses: the fingerprint as a tag, both splits as datasets of the run.
+
+    Returns:
+        The fingerprint of the training examples.
+    """
+    digest = fingerprint(data.train)
+    tracker.set_tags({FINGERPRINT_TAG: digest})
+    splits = [("train", data.train, digest, data.name)]
+    if data.eval is not None:
+        eval_digest = fingerprint(data.eval)
+        # Of two with the same name and digest a store keeps one.
+        splits.append(("eval", data.eval, eval_digest, data.name if eval_digest != digest else f"{data.name} (eval)"))
+    for context, split, split_digest, name in splits:
+        tracker.log_dataset(
+            name=name,
+            context=context,
+            digest=split_digest,
+            source=split.source,
+            num_examples=len(split),
+            num_classes=data.num_classes,
+            task=data.task,
+            counts=_counts(data, split),
+        )
+    return digest
+
+
+def _counts(data: Dataset, split: AnySplit) -> dict[str, int] | None:
+    if isinstance(split, RecordSplit):
+        return None
+    return dict(zip(data.class_names, class_counts(split, data.num_classes).tolist(), strict=True))
+
+
+def _log_settings(tracker: Tracker, path: Path) -> None:
+    """Sends a file of Hydra's; one with a secret in it as a copy without."""
+    if not path.is_file():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    masked = mask_settings(text)
+    if masked != text:
+        path = path.parent / "masked" / path.name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(masked, encoding="utf-8")
+    tracker.log_artifact(path, "config")
+
+
+def _name(config: Config, overrides: Sequence[str], resumed: Mapping[str, Any]) -> str:
+    """Returns what a run is called: what the user says, and what tells it from the others of its sweep."""
+    asked, sweep = config.tracking.run_name, membership.current()
+    if sweep is not None:
+        return f"{asked} {sweep.name}" if asked else sweep.name
+    return asked or resumed.get("run_name") or run_name(config, overrides)
 
 
 def _last_step(run_dir: Path) -> int:

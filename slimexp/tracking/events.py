@@ -3,7 +3,7 @@
 They are written by TensorFlow's own writer, in a thread of its own; the package `tensorboard` is not needed. Their size
 is bounded: up to step 10,000 every logged row is written, beyond only one for each ten-thousandth of the steps so far,
 which no chart can show more of. A row is about 1 KB, so a run that logs each of 1,000,000 steps leaves 60 MB, one that
-logs each tenth 35 MB.
+logs each tenth 35 MB. Whatever is logged, the files of a run stop at a bound in bytes, and that is said.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "EventFiles"]
+__all__ = ["FOLDER", "MAX_BYTES", "EventFiles"]
 
 _log = logging.getLogger(__name__)
 
 FOLDER = "events"
+# Three times what a run leaves that logs each of 1,000,000 steps.
+MAX_BYTES = 200_000_000
+# What a record of the file format adds: its length and two checksums.
+_RECORD_BYTES = 16
 
 _FLUSH_SECS = 10
 # The resolution: a row is at least this part of its step away from the one before.
@@ -32,18 +36,23 @@ class EventFiles:
     writer that cannot write is given up with a warning, and the run goes on.
     """
 
-    def __init__(self, folder: Path, *, resume_step: int | None = None) -> None:
+    def __init__(self, folder: Path, *, resume_step: int | None = None, max_bytes: int = MAX_BYTES) -> None:
         """Opens nothing yet: files are made with the first row.
 
         Args:
             folder: Their parent, e.g. `RUN_DIR/events`.
             resume_step: The step that the run goes on from. Rows of later steps, which the run had written before it
                 was stopped, are not shown any more.
+            max_bytes: How large the files may become together, those of an earlier start of the run included.
         """
         self._folder = folder
         self._resume_step = resume_step
         self._writers: dict[str, _Writer] = {}
         self._has_failed = False
+        self._is_full = False
+        self._max_bytes = max_bytes
+        files = folder.rglob("*") if resume_step is not None else ()
+        self._old_bytes = sum(path.stat().st_size for path in files if path.is_file())
 
     def write(self, step: int, metrics: Mapping[str, float], wall_secs: float | None = None) -> None:
         """Writes one row.
@@ -53,7 +62,7 @@ class EventFiles:
             metrics: Values by name. What is not finite is shown as such.
             wall_secs: When they were measured, in Unix seconds; by default now.
         """
-        if self._has_failed:
+        if self._has_failed or self._is_full:
             return
         parts: dict[str, dict[str, float]] = {}
         for name, value in metrics.items():
@@ -66,6 +75,15 @@ class EventFiles:
                 if writer is None:
                     writer = self._writers[folder] = _Writer(self._folder / folder, self._resume_step)
                 writer.write(step, values, time.time() if wall_secs is None else wall_secs)
+            if self._old_bytes + sum(writer.num_bytes for writer in self._writers.values()) > self._max_bytes:
+                self._is_full = True
+                _log.warning(
+                    "%s: the event files have reached tracking.events_max_bytes=%d, at step %d; TensorBoard shows the "
+                    "run up to there. metrics.jsonl and MLflow get all of it.",
+                    self._folder,
+                    self._max_bytes,
+                    step,
+                )
         except Exception as error:
             self._give_up(error)
 
@@ -97,6 +115,7 @@ class _Writer:
         with tf.Graph().as_default():  # The writer refuses to be made outside of a graph.
             self._file = tf.compat.v1.summary.FileWriter(str(folder), flush_secs=_FLUSH_SECS, filename_suffix=suffix)
         self._last_step = 0
+        self.num_bytes = 0
         self._held: tuple[int, Mapping[str, float], float] | None = None
         if resume_step is not None:
             self._last_step = resume_step
@@ -123,5 +142,7 @@ class _Writer:
         summary: Any = self._proto.Summary()
         for tag, value in values.items():
             summary.value.add(tag=tag, simple_value=value)
-        self._file.add_event(self._proto.Event(wall_time=wall_secs, step=step, summary=summary))
+        event = self._proto.Event(wall_time=wall_secs, step=step, summary=summary)
+        self.num_bytes += event.ByteSize() + _RECORD_BYTES
+        self._file.add_event(event)
         self._last_step = step

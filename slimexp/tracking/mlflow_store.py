@@ -17,7 +17,7 @@ import sqlite3
 import time
 import urllib.parse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,6 +39,8 @@ _BUSY_SECS = 20
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
+    # Else it prints the run's address into our progress bar when the run ends.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
 }
@@ -62,13 +64,15 @@ class Store:
     Attributes:
         client: MLflow's client; its calls name their run, so nothing depends on an active run.
         experiment_id: Our experiment in it.
+        database: The file of a SQLite store, else None.
     """
 
     client: Any
     experiment_id: str
+    database: Path | None = None
 
 
-def open_store(location: Location, experiment: str) -> Store:
+def open_store(location: Location, experiment: str, on_answer: Callable[[], None] = lambda: None) -> Store:
     """Opens the store and finds or creates the experiment.
 
     Several processes may do so at once, also on a database that is not there yet: a SQLite store is opened under a
@@ -78,6 +82,7 @@ def open_store(location: Location, experiment: str) -> Store:
     Args:
         location: From `resolve_uri`.
         experiment: The experiment's name.
+        on_answer: Called once the store is known to be there, if only slow.
 
     Returns:
         The store.
@@ -94,6 +99,7 @@ def open_store(location: Location, experiment: str) -> Store:
         _check_server(location)
     elif location.database is None:
         _check_port(location)
+    on_answer()
     lock: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if location.database is not None:
         _make_folder(location, location.database.parent)
@@ -101,12 +107,8 @@ def open_store(location: Location, experiment: str) -> Store:
     with lock:
         fresh = location.database is not None and _check_database(location, location.database)
         try:
-            # MLflow's models are declared with an option that SQLAlchemy 2.1 calls deprecated. That is between those
-            # two, and must not end a run of somebody who turns warnings into errors.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                client = _connect(location, fresh)
-            return Store(client, _experiment_id(client, location, experiment))
+            client = _connect(location, fresh)
+            return Store(client, _experiment_id(client, location, experiment), location.database)
         except UserError:
             raise
         except Exception as error:
@@ -239,14 +241,20 @@ def _check_database(location: Location, database: Path) -> bool:
 def _connect(location: Location, fresh: bool) -> Any:
     import mlflow
 
+    if location.uri.startswith(("http://", "https://")):
+        return mlflow.MlflowClient(tracking_uri=location.uri)
     # These log a traceback for each failed call; we say the same in one line.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    if fresh and location.database is not None:
-        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    # MLflow's models are declared with an option that SQLAlchemy 2.1 calls deprecated. That is between those two, and
+    # must not end a run of somebody who turns warnings into errors.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if fresh and location.database is not None:
+            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-        # Makes the tables. MLflow alone would give its experiment "Default" a folder `mlruns` in the working folder.
-        SqlAlchemyStore(location.uri, str(location.database.with_name(_ARTIFACT_FOLDER)))
-    return mlflow.MlflowClient(tracking_uri=location.uri)
+            # Makes the tables. MLflow alone would give its experiment "Default" a folder `mlruns` in the working one.
+            SqlAlchemyStore(location.uri, str(location.database.with_name(_ARTIFACT_FOLDER)))
+        return mlflow.MlflowClient(tracking_uri=location.uri)
 
 
 def _experiment_id(client: Any, location: Location, name: str) -> str:
@@ -276,6 +284,13 @@ def _explain(error: Exception, location: Location) -> Exception:
     text = str(error)
     if "out-of-date database schema" in text:
         versions = re.search(r"\(.*?\)", text)
+        found = re.search(r"found version (\w+)", text)
+        if found and not _is_known_revision(found[1]):
+            return UserError(
+                f"The tracking database {location.display} was written by a newer version of MLflow: its revision "
+                f"{found[1]} is unknown to the installed {_mlflow_version()}. Install that version "
+                "(pip install --upgrade mlflow), or set tracking.uri to a new file."
+            )
         return UserError(
             f"The tracking database {location.display} was written by another version of MLflow "
             f"{versions[0] if versions else ''}. Copy it, then run: mlflow db upgrade "
@@ -283,6 +298,42 @@ def _explain(error: Exception, location: Location) -> Exception:
         )
     if isinstance(error, ImportError):
         return UserError(f"tracking.uri={location.display} needs a Python package that is missing: {error}")
+    status = _http_status(error)
+    if status in (401, 403):
+        return UserError(
+            f"{location.origin}={location.display} refuses the login (HTTP {status}). Set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment, or tracking.uri=http://USER:"
+            "PASSWORD@SERVER; tracking=none does without."
+        )
+    if status is not None and status < 500:
+        return StoreUnavailableError(f"what answers there is no MLflow server, or not at this path ({cause_of(error)})")
     if is_refusal(error):
         return UserError(f"{location.display} refuses the experiment: {cause_of(error)}")
     return StoreUnavailableError(cause_of(error))
+
+
+def _http_status(error: Exception) -> int | None:
+    """Returns the HTTP status behind an error, where MLflow tells it."""
+    # Answers of MLflow itself have an error code; the status of others stands in the text only.
+    match = re.search(r"failed with error code (\d{3})", str(error))
+    if match:
+        return int(match[1])
+    if getattr(error, "error_code", None) in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+        return 401 if getattr(error, "error_code", None) == "UNAUTHENTICATED" else 403
+    # An answer of another server, with status 200, is no JSON.
+    return 200 if "valid JSON format" in str(error) else None
+
+
+def _is_known_revision(revision: str) -> bool:
+    """Tells whether the installed MLflow knows how to come from, or to, a database's revision."""
+    import mlflow
+
+    folder = Path(mlflow.__file__).parent / "store" / "db_migrations" / "versions"
+    # Where the files are not found, it is taken for known: then the message names the upgrade.
+    return not folder.is_dir() or any(folder.glob(f"{revision}_*.py"))
+
+
+def _mlflow_version() -> str:
+    import mlflow
+
+    return f"mlflow {mlflow.__version__}"

@@ -2,7 +2,8 @@
 
 The training thread only appends to `metrics.jsonl`; this thread reads the rows back from where it stopped last. So the
 file is the queue: a server that is away for hours costs no memory, what it missed is sent when it is back, and a
-resumed run also sends what the process before it could not.
+resumed run also sends what the process before it could not. A server that is away at the start is tried again and
+again, and then gets the run as if it had been there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import json
 import logging
 import math
 import threading
@@ -18,9 +20,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slimexp.errors import UserError
+from slimexp.tracking.datasets import to_input
 from slimexp.tracking.metrics_file import MetricsFile, MetricsRow
-from slimexp.tracking.mlflow_store import cause_of, is_refusal
+from slimexp.tracking.mlflow_store import StoreUnavailableError, cause_of, is_refusal
 from slimexp.tracking.params import legal_key
+from slimexp.tracking.run import OpenRun
+from slimexp.tracking.sqlite_metrics import Point, RunDeletedError, SqliteMetrics
 
 __all__ = ["FLUSH_SECS", "NONFINITE_TAG", "Sender", "Unsent"]
 
@@ -37,16 +43,9 @@ _READ_ROWS = 100
 
 
 class _Entry(NamedTuple):
-    kind: str  # `params` or `tags`
+    kind: str  # `params`, `tags` or `datasets`
     key: str
     value: str
-
-
-class _Point(NamedTuple):
-    key: str
-    value: float
-    time_ms: int
-    step: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +55,10 @@ class Unsent:
     Attributes:
         points: Metric values that are only in `metrics.jsonl`.
         artifacts: Files that are only in the run's folder.
-        entries: Params and tags.
+        entries: Params, tags and datasets.
         status: Whether the run's final status did not get through.
         cause: The last error in one line, or an empty text.
+        run: Whether the run itself never came into being there.
     """
 
     points: int = 0
@@ -66,13 +66,18 @@ class Unsent:
     entries: int = 0
     status: bool = False
     cause: str = ""
+    run: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.points or self.artifacts or self.entries or self.status)
+        return bool(self.points or self.artifacts or self.entries or self.status or self.run)
 
 
 class _RunGoneError(Exception):
     """The run was deleted from the store while we were logging to it."""
+
+
+class _RefusedError(Exception):
+    """The store was reached at last and does not take the run."""
 
 
 class Sender:
@@ -83,32 +88,37 @@ class Sender:
 
     def __init__(
         self,
-        client: Any,
-        run_id: str,
         metrics: MetricsFile,
         *,
         name: str,
-        last_steps: Mapping[str, int] | None = None,
-        nonfinite: Iterable[str] = (),
+        run: OpenRun | None = None,
+        connect: Callable[[Callable[[], None]], OpenRun] | None = None,
+        on_open: Callable[[OpenRun], None] | None = None,
+        chore: Callable[[OpenRun], None] | None = None,
         flush_secs: float = FLUSH_SECS,
     ) -> None:
-        """Starts the thread.
+        """Makes a sender; `start` begins to send.
 
         Args:
-            client: An `mlflow.MlflowClient`.
-            run_id: The run.
-            metrics: Where the rows come from, read from its beginning.
+            metrics: Where the rows come from, read from its beginning. Up to the last step that the store has of a
+                metric nothing is sent.
             name: The store's address for messages, without a password.
-            last_steps: The last step that the store has of each metric; up to there nothing is sent.
-            nonfinite: The metrics that already have a tag for their first value that was not finite.
+            run: The run; None if the store did not answer.
+            connect: Opens the run then; called in the thread until it no more raises StoreUnavailableError. It calls
+                what it is given once the store is known to be there.
+            on_open: Called in the thread with a run that was opened there, before anything is sent to it.
+            chore: Called once in the thread when the run is open; what it raises is only logged.
             flush_secs: How often rows are sent.
         """
-        self._client = client
-        self._run_id = run_id
+        assert run is not None or connect is not None
+        self._run: OpenRun | None = None
+        self._connect = connect
+        self._on_open = on_open
+        self._chore = chore
         self._metrics = metrics
         self._name = name
-        self._last_steps = dict(last_steps or {})
-        self._nonfinite = set(nonfinite)
+        self._last_steps: Mapping[str, int] = {}
+        self._nonfinite: set[str] = set()
         self._flush_secs = flush_secs
         self._keys: dict[str, str] = {}
 
@@ -117,6 +127,7 @@ class Sender:
         self._entries: collections.deque[_Entry] = collections.deque()
         self._artifacts: collections.deque[tuple[Path, str | None]] = collections.deque()
         self._status: str | None = None
+        self._end_ms: int | None = None
         self._urgent = self._closing = self._abandoned = False
 
         # The thread's own; `finish` reads them when the thread has ended or hangs.
@@ -129,7 +140,15 @@ class Sender:
         self._warned: set[str] = set()
         self._uploading = False
         self._last_success = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="tracking-sender", daemon=True)
+        self._has_answered = False
+        self._sqlite: SqliteMetrics | None = None
+        self._sqlite_tried = False
+        if run is not None:
+            self._adopt(run)
+        self._thread = threading.Thread(target=self._loop, name="tracking-sender", daemon=True)
+
+    def start(self) -> None:
+        """Begins to send."""
         self._thread.start()
 
     def put_params(self, params: Mapping[str, str]) -> None:
@@ -140,6 +159,10 @@ class Sender:
         """Queues tags; keys and values as MLflow takes them."""
         self._put(_Entry("tags", key, value) for key, value in tags.items())
 
+    def put_dataset(self, described: Mapping[str, str]) -> None:
+        """Queues a dataset, see `describe_dataset`."""
+        self._put([_Entry("datasets", described["name"], json.dumps(dict(described)))])
+
     def put_artifact(self, path: Path, folder: str | None) -> None:
         """Queues a file or a folder of files; it is read when it is sent, so it has to stay."""
         with self._changed:
@@ -147,13 +170,23 @@ class Sender:
             self._urgent = True
             self._changed.notify_all()
 
-    def finish(self, status: str, *, idle_secs: float, total_secs: float) -> Unsent:
+    def finish(
+        self,
+        status: str | None,
+        *,
+        idle_secs: float,
+        total_secs: float,
+        absent_secs: float | None = None,
+        end_ms: int | None = None,
+    ) -> Unsent:
         """Sends what is left, then the run's status, and ends the thread.
 
         Args:
-            status: FINISHED, FAILED or KILLED.
+            status: FINISHED, FAILED or KILLED; None leaves it as it is.
             idle_secs: Give up when nothing got through for so long; a running upload is waited for longer.
             total_secs: Give up after so long in any case.
+            absent_secs: In place of `idle_secs` as long as the store has never answered.
+            end_ms: When the run ended, in Unix milliseconds; None means now.
 
         Returns:
             What did not get through.
@@ -161,13 +194,14 @@ class Sender:
         began = time.monotonic()
         with self._changed:
             self._last_success = began
-            self._status = status
+            self._status, self._end_ms = status, end_ms
             self._closing = True
             self._changed.notify_all()
         while self._thread.is_alive():
             give_up_at = began + total_secs
             if not self._uploading:
-                give_up_at = min(give_up_at, self._last_success + idle_secs)
+                patience = idle_secs if absent_secs is None or self._has_answered else absent_secs
+                give_up_at = min(give_up_at, self._last_success + patience)
             left = give_up_at - time.monotonic()
             if left <= 0:
                 break
@@ -185,11 +219,16 @@ class Sender:
             self._urgent = True
             self._changed.notify_all()
 
-    def _unsent(self) -> Unsent:
+    def count_unsent(self) -> int:
+        """Counts the metric values that the store lacks; exact when nothing is being sent."""
         waiting, offset = 0, self._offset
         while rows := self._metrics.read_from(offset, _MAX_METRICS):
             waiting += sum(len(self._points(row)[0]) for row, _ in rows)
             offset = rows[-1][1]
+        return waiting
+
+    def _unsent(self) -> Unsent:
+        waiting = self.count_unsent()
         with self._changed:
             return Unsent(
                 points=self._refused_points + waiting,
@@ -197,11 +236,19 @@ class Sender:
                 entries=self._refused_entries + len(self._entries),
                 status=self._status is not None,
                 cause=self._cause,
+                run=self._run is None,
             )
 
     # From here on: the thread.
 
-    def _run(self) -> None:
+    def _loop(self) -> None:
+        try:
+            self._send_until_closed()
+        finally:
+            if self._sqlite is not None:
+                self._sqlite.close()
+
+    def _send_until_closed(self) -> None:
         while True:
             with self._changed:
                 self._wait()
@@ -210,7 +257,14 @@ class Sender:
                 self._urgent = False
                 closing = self._closing
             try:
+                if self._run is None:
+                    self._open_run()
+                self._do_chore()
                 self._send_all(closing)
+            except _RefusedError as error:
+                self._cause = cause_of(error)
+                _LOG.warning("%s The run is only in its folder.", error)
+                return
             except _RunGoneError as error:
                 self._cause = str(error)
                 _LOG.warning("%s has lost the run: %s. From here on it is only in its folder.", self._name, error)
@@ -223,6 +277,39 @@ class Sender:
                 self._failures = 0
             if closing and not self._artifacts and not self._entries:
                 return
+
+    def _open_run(self) -> None:
+        assert self._connect is not None
+        try:
+            run = self._connect(self._note_answer)
+        except StoreUnavailableError:
+            raise
+        except UserError as error:
+            raise _RefusedError(str(error)) from error
+        if self._on_open is not None:
+            self._on_open(run)
+        self._adopt(run)
+        self._failures = 0
+        _LOG.info("%s is there now and has the run %s; what it missed is being sent.", self._name, run.run_id)
+
+    def _note_answer(self) -> None:
+        self._has_answered = True
+        self._last_success = time.monotonic()
+
+    def _adopt(self, run: OpenRun) -> None:
+        self._has_answered = True
+        self._last_steps = run.last_steps
+        self._nonfinite = {tag.removeprefix(NONFINITE_TAG) for tag in run.tags if tag.startswith(NONFINITE_TAG)}
+        self._run = run
+
+    def _do_chore(self) -> None:
+        chore, self._chore = self._chore, None
+        if chore is not None:
+            assert self._run is not None
+            try:
+                chore(self._run)
+            except Exception as error:
+                _LOG.warning("%s: earlier runs could not be looked at: %s", self._name, cause_of(error))
 
     def _wait(self) -> None:
         failing = self._failures or (self._closing and self._artifact_failures)
@@ -238,8 +325,8 @@ class Sender:
         self._send_metrics()
         self._send_artifacts(closing)
         if closing and self._status is not None and not self._abandoned:
-            status = self._status
-            self._call(lambda: self._client.set_terminated(self._run_id, status))
+            status, end_ms = self._status, self._end_ms
+            self._call(lambda: self._client.set_terminated(self._run_id, status, end_ms))
             self._status = None
 
     def _send_entries(self) -> None:
@@ -254,10 +341,15 @@ class Sender:
     def _send_batch(self, batch: list[_Entry]) -> None:
         from mlflow.entities import Param, RunTag
 
-        make = Param if batch[0].kind == "params" else RunTag
-        values = [make(entry.key, entry.value) for entry in batch]
+        kind = batch[0].kind
         try:
-            self._call(lambda: self._client.log_batch(self._run_id, **{batch[0].kind: values}))
+            if kind == "datasets":
+                inputs = [to_input(json.loads(entry.value)) for entry in batch]
+                self._call(lambda: self._client.log_inputs(self._run_id, datasets=inputs))
+            else:
+                make = Param if kind == "params" else RunTag
+                values = [make(entry.key, entry.value) for entry in batch]
+                self._call(lambda: self._client.log_batch(self._run_id, **{kind: values}))
         except Exception as error:
             if not is_refusal(error):
                 raise
@@ -266,14 +358,14 @@ class Sender:
                     self._send_batch([entry])
                 return
             self._refused_entries += 1
-            self._warn(f"{batch[0].kind[:-1]} {batch[0].key}", error)
+            self._warn(f"the {kind[:-1]} {batch[0].key}", error)
 
     def _send_metrics(self) -> None:
         while not self._abandoned:
             rows = self._metrics.read_from(self._offset, _READ_ROWS)
             if not rows:
                 return
-            points: list[_Point] = []
+            points: list[Point] = []
             tags: dict[str, str] = {}
             end = self._offset
             for row, row_end in rows:
@@ -292,9 +384,17 @@ class Sender:
             self._nonfinite.update(key.removeprefix(NONFINITE_TAG) for key in tags)
             self._offset = end
 
-    def _send_points(self, points: list[_Point]) -> None:
+    def _send_points(self, points: list[Point]) -> None:
         from mlflow.entities import Metric
 
+        sqlite = self._open_sqlite()
+        if sqlite is not None:
+            try:
+                sqlite.write(self._run_id, points)
+            except RunDeletedError as error:
+                raise _RunGoneError(str(error)) from error
+            self._last_success = time.monotonic()
+            return
         metrics = [Metric(point.key, point.value, point.time_ms, point.step) for point in points]
         try:
             self._call(lambda: self._client.log_batch(self._run_id, metrics=metrics))
@@ -304,7 +404,28 @@ class Sender:
             self._refused_points += len(points)
             self._warn("metrics", error)
 
-    def _points(self, row: MetricsRow) -> tuple[list[_Point], dict[str, str]]:
+    def _open_sqlite(self) -> SqliteMetrics | None:
+        """Returns the connection for the metrics of a SQLite store whose tables are known, once it is looked at."""
+        assert self._run is not None
+        database = self._run.store.database
+        if database is None:
+            return None
+        if not self._sqlite_tried:
+            self._sqlite_tried = True
+            self._sqlite = SqliteMetrics.open(database)
+        return self._sqlite
+
+    @property
+    def _client(self) -> Any:
+        assert self._run is not None
+        return self._run.store.client
+
+    @property
+    def _run_id(self) -> str:
+        assert self._run is not None
+        return self._run.run_id
+
+    def _points(self, row: MetricsRow) -> tuple[list[Point], dict[str, str]]:
         """Splits a row into what the store lacks of it and the tags for what is not finite."""
         points, tags = [], {}
         for name, value in row.metrics.items():
@@ -313,7 +434,7 @@ class Sender:
                 if key not in self._nonfinite:
                     tags[legal_key(NONFINITE_TAG + key)] = f"{value} at step {row.step}"
             elif row.step > self._last_steps.get(key, -math.inf):
-                points.append(_Point(key, value, int(row.time * 1000), row.step))
+                points.append(Point(key, value, int(row.time * 1000), row.step))
         return points, tags
 
     def _send_artifacts(self, closing: bool) -> None:
@@ -366,7 +487,8 @@ class Sender:
     def _note_failure(self, error: Exception) -> None:
         self._failures += 1
         self._cause = cause_of(error)
-        if self._failures == 1 and "outage" not in self._warned:
+        # Of a store that was not there at the start it has been said.
+        if self._run is not None and self._failures == 1 and "outage" not in self._warned:
             self._warned.add("outage")
             _LOG.warning(
                 "%s does not answer: %s. The run goes on; metrics.jsonl keeps what will be sent when it is back.",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import logging
 import os
+import shlex
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,30 +16,37 @@ from types import TracebackType
 from typing import Any
 
 from slimexp.errors import Interrupted, UserError
+from slimexp.tracking.datasets import describe_dataset
 from slimexp.tracking.events import FOLDER as EVENTS_FOLDER
+from slimexp.tracking.events import MAX_BYTES as MAX_EVENTS_BYTES
 from slimexp.tracking.events import EventFiles
-from slimexp.tracking.location import Location, resolve_uri
-from slimexp.tracking.masking import is_secret_key, mask_text
+from slimexp.tracking.location import resolve_uri
+from slimexp.tracking.masking import MASK, is_secret_key, mask_text
 from slimexp.tracking.metrics_file import MetricsFile, MetricsRow, truncate_after
 from slimexp.tracking.params import MAX_TAG_LENGTH, flatten, legal_key, shorten
+from slimexp.tracking.process import this_process
+from slimexp.tracking.record import RECORD_FILE, RunRecord, new_key, now_ms, read_record
 from slimexp.tracking.run import (
     MESSAGE_TAG,
     METRICS_FILE,
-    RESUME_COUNT_TAG,
     OpenRun,
-    close_stale_run,
+    RunRequest,
     open_or_go_offline,
+    open_run,
+    resume_entries,
 )
-from slimexp.tracking.sender import FLUSH_SECS, NONFINITE_TAG, Sender, Unsent
+from slimexp.tracking.sender import FLUSH_SECS, Sender, Unsent
+from slimexp.tracking.stale import RUN_DIR_TAG, close_run, close_stale_runs
+from slimexp.tracking.system_metrics import SystemSampler, find_psutil
 
-__all__ = ["METRICS_FILE", "PARENT_RUN_TAG", "RECORD_FILE", "STATUSES", "Tracker"]
+__all__ = ["METRICS_FILE", "PARENT_RUN_TAG", "RECORD_FILE", "STATUSES", "Tracker", "sync_command", "tag_value"]
 
 _LOG = logging.getLogger(__name__)
 
-RECORD_FILE = "run.json"
 PARENT_RUN_TAG = "mlflow.parentRunId"
 STATUSES = ("FINISHED", "FAILED", "KILLED")
-_IDLE_SECS, _TOTAL_SECS = 20.0, 180.0
+# How long the end of a run waits for a store: when nothing gets through, when it never was there, and at most.
+_IDLE_SECS, _ABSENT_SECS, _TOTAL_SECS = 20.0, 5.0, 180.0
 
 
 class Tracker:
@@ -51,34 +61,47 @@ class Tracker:
 
     def __init__(
         self,
-        location: Location | None,
+        request: RunRequest | None,
         run: OpenRun | None,
         metrics: MetricsFile,
-        record: _Record,
+        record: RunRecord,
+        *,
+        resume_step: int | None,
+        stale_run_id: str | None,
         flush_secs: float,
-        events: EventFiles | None = None,
+        events: EventFiles | None,
+        sampler: SystemSampler | None,
     ) -> None:
-        self._location = location
-        self._run = run
+        self._request = request
+        self._run: OpenRun | None = None
         self._metrics = metrics
         self._events = events
+        self._sampler = sampler
         self._record = record
-        self._params = dict(run.params) if run else {}
+        self._first_params: dict[str, str] = record.content["params"]
+        self._params = dict(self._first_params)
+        self._lock = threading.Lock()  # Of `_params`: a store that comes late brings some.
+        self._resume_step = resume_step
+        self._stale_run_id = stale_run_id
         self._finished = False
+        self._last_step = 0
         self._write_error: str | None = None
         self._lost_rows = 0
         self._spent_secs = 0.0
         self._sender: Sender | None = None
-        if run is not None and location is not None:
+        if request is not None:
             self._sender = Sender(
-                run.store.client,
-                run.run_id,
                 metrics,
-                name=f"MLflow ({location.display})",
-                last_steps=run.last_steps,
-                nonfinite=[t.removeprefix(NONFINITE_TAG) for t in run.tags if t.startswith(NONFINITE_TAG)],
+                name=f"MLflow ({request.location.display})",
+                run=run,
+                connect=lambda on_answer: open_run(request, was_tried=True, on_answer=on_answer),
+                on_open=self._begin,
+                chore=self._close_stale_runs,
                 flush_secs=flush_secs,
             )
+            if run is not None:
+                self._begin(run)
+            self._sender.start()
 
     @classmethod
     def start(
@@ -98,8 +121,14 @@ class Tracker:
         start_dir: Path | None = None,
         flush_secs: float = FLUSH_SECS,
         tensorboard: bool = False,
+        events_max_bytes: int = MAX_EVENTS_BYTES,
+        system_metrics: str = "false",
+        system_every_secs: float = 10.0,
     ) -> Tracker:
         """Opens the store and a run in it.
+
+        A store that does not answer now is asked again while the run goes on. Runs of this host and experiment whose
+        process was killed are closed, in the background.
 
         Imports MLflow, unless `backend` is `none` (1 to 5 s). Sets environment variables that steer MLflow where the
         user has not: MLFLOW_DISABLE_TELEMETRY=true, MLFLOW_LOGGING_LEVEL=WARNING, and, as trying again is done here
@@ -126,25 +155,40 @@ class Tracker:
             start_dir: The folder the user started in; by default the working folder.
             flush_secs: How often metrics are sent.
             tensorboard: Whether to write event files below `run_dir` as well; the first row then imports TensorFlow.
+            events_max_bytes: How large the event files of the run may become in all.
+            system_metrics: Whether to add what the machine does, as `system/...`: `true`, `false`, or `auto` for yes if
+                the package psutil is installed.
+            system_every_secs: How often that is looked at.
 
         Returns:
             The tracker.
 
         Raises:
-            UserError: If the store is wrong, or does not answer and `on_error` is `fail`.
+            UserError: If the store is wrong, or does not answer and `on_error` is `fail`; if psutil is missing and
+                `system_metrics` is `true`.
         """
         if backend not in ("mlflow", "none"):
             raise UserError(f"tracking.backend={backend} is unknown; use mlflow or none.")
         if on_error not in ("offline", "fail"):
             raise UserError(f"tracking.on_error={on_error} is unknown; use offline or fail.")
-        location = run = None
+        psutil = find_psutil(system_metrics)
         flat = flatten(params)
-        clean = {legal_key(key): _tag_value(key, value) for key, value in tags.items()}
+        clean = {legal_key(key): tag_value(key, value) for key, value in tags.items()}
+        if run_dir is not None:
+            clean.setdefault(RUN_DIR_TAG, tag_value(RUN_DIR_TAG, os.path.abspath(run_dir)))
+        goes_on = resume_step is not None or resume_run_id is not None
+        earlier = _earlier_record(run_dir) if goes_on else {}
+        if earlier.get("run_id") != resume_run_id:
+            earlier = {}
+        if resume_run_id is None:
+            clean = {**earlier.get("tags", {}), **clean}
+        request = run = None
+        key, started_ms = earlier.get("key") or new_key(), earlier.get("started_ms") or now_ms()
         if backend == "mlflow":
             location = resolve_uri(uri, start_dir or Path.cwd())
-            run = open_or_go_offline(location, experiment, run_name, clean, resume_run_id, on_error)
-            if run is not None and stale_run_id is not None:
-                close_stale_run(run.store, stale_run_id)
+            request = RunRequest(location, experiment, run_name, clean, key, resume_run_id, started_ms)
+            # Without a store's id, an earlier start of this folder may still have made the run there.
+            run = open_or_go_offline(request, on_error, was_tried=bool(earlier.get("key")))
         try:
             metrics = _open_metrics(run_dir, resume_step, anew=resume_run_id is None)
         except OSError as error:
@@ -152,47 +196,70 @@ class Tracker:
                 run.store.client.set_terminated(run.run_id, "FAILED")
             reason = error.strerror or error
             raise UserError(f"run_dir={run_dir}: {METRICS_FILE} cannot be written: {reason}.") from error
-        record = _Record(
-            path=run_dir / RECORD_FILE if run_dir else None,
-            content={
+        record = RunRecord(
+            run_dir / RECORD_FILE if run_dir else None,
+            {
                 "backend": backend,
-                "uri": location.display if location else None,
+                "uri": request.location.display if request else None,
                 "experiment": experiment,
-                "run_id": run.run_id if run else None,
+                "run_id": run.run_id if run else resume_run_id,
                 "run_name": run_name,
+                "key": key,
+                "process": str(this_process()),
                 "status": "RUNNING",
+                "message": None,
+                "started_ms": started_ms,
+                "ended_ms": None,
                 "tags": clean,
                 "params": flat,
+                "artifacts": earlier.get("artifacts", []),
+                "datasets": earlier.get("datasets", []),
+                "unsent": None,
+                **({"resume": resume_step} if resume_run_id is not None and run is None else {}),
             },
         )
-        events = EventFiles(run_dir / EVENTS_FOLDER, resume_step=resume_step) if tensorboard and run_dir else None
-        tracker = cls(location, run, metrics, record, flush_secs, events)
-        record.write()
-        if run is not None and run.resumes:
-            tracker._send_resume(run, flat, clean, resume_step)
-        else:
-            tracker.log_params(flat)
+        events = None
+        if tensorboard and run_dir:
+            events = EventFiles(run_dir / EVENTS_FOLDER, resume_step=resume_step, max_bytes=events_max_bytes)
+        record.update()
+        tracker = cls(
+            request,
+            run,
+            metrics,
+            record,
+            resume_step=resume_step,
+            stale_run_id=stale_run_id,
+            flush_secs=flush_secs,
+            events=events,
+            sampler=SystemSampler(psutil, system_every_secs) if psutil is not None else None,
+        )
+        # What an earlier start of the run could not send; its metrics are in the file.
+        missed = {os.path.abspath(path) for path in (earlier.get("unsent") or {}).get("artifacts", ())}
+        for path, folder in earlier.get("artifacts", ()):
+            absolute = os.path.abspath(run_dir / path) if run_dir is not None else path
+            if absolute in missed:
+                tracker.log_artifact(absolute, folder)
         return tracker
 
     @property
     def run_id(self) -> str | None:
-        """The store's id of the run; None without a store, or offline."""
+        """The store's id of the run; None without a store, or as long as it has not answered."""
         return self._run.run_id if self._run else None
 
     @property
     def experiment_id(self) -> str | None:
-        """The store's id of the experiment; None without a store, or offline."""
+        """The store's id of the experiment; None without a store, or as long as it has not answered."""
         return self._run.store.experiment_id if self._run else None
 
     @property
     def uri(self) -> str | None:
         """The store's address with its password masked; None without a store."""
-        return self._location.display if self._location else None
+        return self._request.location.display if self._request else None
 
     @property
     def ui_command(self) -> str | None:
         """The shell command that opens the UI on the store, or a server's URL; None without a store."""
-        return self._location.ui_command if self._location else None
+        return self._request.location.ui_command if self._request else None
 
     @property
     def spent_secs(self) -> float:
@@ -210,8 +277,12 @@ class Tracker:
             metrics: Values by name, e.g. `train/loss`.
         """
         began = time.perf_counter()
-        row = MetricsRow(int(step), time.time(), {name: float(value) for name, value in metrics.items()})
+        values = {name: float(value) for name, value in metrics.items()}
+        if self._sampler is not None:
+            values.update(self._sampler.take(int(step)))
+        row = MetricsRow(int(step), time.time(), values)
         if not self._finished:
+            self._last_step = row.step
             try:
                 self._metrics.append(row)
             except OSError as error:
@@ -226,20 +297,21 @@ class Tracker:
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Adds params, nested or flat; one that the run has with another value is left as it is, with a warning."""
         flat = flatten(params)
+        with self._lock:
+            known = dict(self._params)
+            new = {key: value for key, value in flat.items() if key not in known}
+            self._params.update(new)
         for key, value in flat.items():
-            if self._params.get(key, value) != value:
-                _LOG.warning("The param %s stays %s; it cannot become %s.", key, self._params[key], value)
-        new = {key: value for key, value in flat.items() if key not in self._params}
-        self._params.update(new)
-        self._record.content["params"] = {**self._record.content["params"], **new}
-        self._record.write()  # A run that is killed goes on with these.
+            if known.get(key, value) != value:
+                _LOG.warning("The param %s stays %s; it cannot become %s.", key, known[key], value)
+        self._record.merge("params", new)  # A run that is killed goes on with these.
         if self._sender is not None:
             self._sender.put_params(new)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags; a later value replaces an earlier one."""
-        clean = {legal_key(key): _tag_value(key, value) for key, value in tags.items()}
-        self._record.content["tags"] = {**self._record.content["tags"], **clean}
+        clean = {legal_key(key): tag_value(key, value) for key, value in tags.items()}
+        self._record.merge("tags", clean)
         if self._sender is not None:
             self._sender.put_tags(clean)
 
@@ -250,13 +322,54 @@ class Tracker:
             path: The file or folder.
             folder: The folder within the run's artifacts, e.g. `figures`.
         """
+        absolute = Path(os.path.abspath(path))
+        self._record.add_artifact(absolute, folder)
         if self._sender is not None:
-            self._sender.put_artifact(Path(os.path.abspath(path)), folder)
+            self._sender.put_artifact(absolute, folder)
+
+    def log_dataset(
+        self,
+        *,
+        name: str,
+        context: str,
+        digest: str,
+        source: str,
+        num_examples: int,
+        num_classes: int,
+        task: str,
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
+        """Says which data the run uses; MLflow's UI shows it in the column "Dataset".
+
+        Args:
+            name: The dataset's name, e.g. `digits`.
+            context: What it is for: `train` or `eval`.
+            digest: Of its examples, e.g. from `slimexp.dataset.summary.fingerprint`; at most 36 characters.
+            source: The list file, folder or pattern that it comes from.
+            num_examples: How many images.
+            num_classes: How many classes or labels.
+            task: `single` or `multi`.
+            counts: Images a class, or positive ones a label, by name; None where only reading would tell.
+        """
+        described = describe_dataset(
+            name=name,
+            context=context,
+            digest=digest,
+            source=source,
+            num_examples=num_examples,
+            num_classes=num_classes,
+            task=task,
+            counts=counts,
+        )
+        self._record.append("datasets", described)
+        if self._sender is not None:
+            self._sender.put_dataset(described)
 
     def finish(self, status: str = "FINISHED", message: str | None = None) -> Unsent:
         """Sends what is left and ends the run; only the first call counts.
 
-        Takes at most 20 s when nothing gets through, and at most 3 min when files are slow to upload.
+        Takes at most 20 s when nothing gets through (5 s if the store has never answered), and at most 3 min when
+        files are slow to upload.
 
         Args:
             status: FINISHED, FAILED or KILLED.
@@ -270,17 +383,21 @@ class Tracker:
             return Unsent()
         if message:
             self.set_tags({MESSAGE_TAG: message})
+        if self._sampler is not None:
+            self._log_last_sample(self._sampler)
         self._finished = True
+        ended_ms = now_ms()
+        # Before the store is told, which may take a while: who stops the process now does not unmake its work.
+        self._record.update(status=status, message=message and mask_text(message), ended_ms=ended_ms)
         if self._events is not None:
             self._events.close()
         unsent = Unsent()
         if self._sender is not None:
-            unsent = self._sender.finish(status, idle_secs=_IDLE_SECS, total_secs=_TOTAL_SECS)
+            unsent = self._sender.finish(
+                status, idle_secs=_IDLE_SECS, total_secs=_TOTAL_SECS, absent_secs=_ABSENT_SECS, end_ms=ended_ms
+            )
         self._metrics.close()
-        self._record.content.update(
-            status=status, message=message and mask_text(message), unsent=dataclasses.asdict(unsent) if unsent else None
-        )
-        self._record.write()
+        self._record.update(unsent=dataclasses.asdict(unsent) if unsent else None)
         if unsent:
             _LOG.warning("%s", self._unsent_message(unsent))
         if self._lost_rows:
@@ -300,53 +417,74 @@ class Tracker:
         else:
             self.finish("FAILED", f"{type(error).__name__}: {error}")
 
-    def _send_resume(self, run: OpenRun, params: dict[str, str], tags: dict[str, str], resume_step: int | None) -> None:
-        """Adds what is new to a run that goes on, and records beside it what has changed."""
-        prefix = f"resume.{run.resumes}"
-        changes = {f"{prefix}.{key}": v for key, v in params.items() if run.params.get(key, v) != v}
-        for key, value in tags.items():
-            if run.tags.get(key, value) != value and not key.startswith("mlflow."):
-                changes[f"{prefix}.{key}"] = value
-        self.log_params({key: value for key, value in params.items() if key not in run.params})
-        new = {key: value for key, value in tags.items() if key not in run.tags}
-        since = {prefix: f"from step {resume_step}"} if resume_step is not None else {}
-        self.set_tags({**new, **changes, **since, RESUME_COUNT_TAG: str(run.resumes)})
+    def _begin(self, run: OpenRun) -> None:
+        """Takes the store's run as ours, at the start or, in the sender's thread, when the store is there at last."""
+        assert self._sender is not None
+        with self._lock:
+            self._params.update(run.params)
+        if run.resumes:
+            start_tags = self._request.tags if self._request else {}
+            params, tags = resume_entries(run, self._first_params, start_tags, self._resume_step)
+            kept = {key: value for key, value in run.tags.items() if not key.startswith(("mlflow.", "slimexp."))}
+            # As the store should have them: what the run was started with stays, what changed stands beside it.
+            self._record.merge("tags", {**kept, **tags})
+            self._sender.put_tags(tags)
+        else:
+            params = {key: value for key, value in self._first_params.items() if key not in run.params}
+        self._sender.put_params(params)
+        for described in self._record.content["datasets"]:
+            if (described["name"], described["digest"]) not in run.datasets:
+                self._sender.put_dataset(described)
+        self._run = run
+        self._record.content.pop("resume", None)
+        self._record.update(run_id=run.run_id)
+
+    def _close_stale_runs(self, run: OpenRun) -> None:
+        if self._stale_run_id is not None:
+            close_run(run.store, self._stale_run_id, "Killed; the folder's next run began anew.")
+        close_stale_runs(run.store)
+
+    def _log_last_sample(self, sampler: SystemSampler) -> None:
+        """Adds a row for a run that was too short for any."""
+        values = sampler.stop()
+        if values:
+            with contextlib.suppress(OSError):
+                self._metrics.append(MetricsRow(self._last_step, time.time(), values))
 
     def _unsent_message(self, unsent: Unsent) -> str:
         parts = []
+        if unsent.run:
+            parts.append("it has no run of it")
         if unsent.points:
             parts.append(f"{unsent.points} metric values are only in {self._metrics.path or 'memory'}")
         if unsent.artifacts:
             parts.append(f"{len(unsent.artifacts)} files were not uploaded")
         if unsent.entries:
-            parts.append(f"{unsent.entries} params and tags were not stored")
-        if unsent.status:
+            parts.append(f"{unsent.entries} params, tags and datasets were not stored")
+        if unsent.status and not unsent.run:
             parts.append("the run still counts as RUNNING there")
         cause = f" ({unsent.cause})" if unsent.cause else ""
-        return f"MLflow ({self.uri}) did not take everything{cause}: {'; '.join(parts)}."
+        later = ""
+        if self._record.path is not None:
+            later = f" To send it when MLflow is back: {sync_command(self._record.path.parent)}"
+        return f"MLflow ({self.uri}) did not take everything{cause}: {'; '.join(parts)}.{later}"
 
 
-@dataclasses.dataclass
-class _Record:
-    """`run.json`: what a script needs to send a run later, and what became of it."""
-
-    path: Path | None
-    content: dict[str, Any]
-
-    def write(self) -> None:
-        if self.path is None:
-            return
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
-        try:
-            text = json.dumps(self.content, ensure_ascii=False, indent=1)
-            temporary.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-            os.replace(temporary, self.path)
-        except OSError as error:
-            _LOG.warning("%s cannot be written: %s.", self.path, error.strerror or error)
+def sync_command(folder: Path) -> str:
+    """Returns the shell command that sends what a store has missed of a run."""
+    return f"{shlex.quote(sys.executable)} -m slimexp.tracking.sync {shlex.quote(str(folder))}"
 
 
-def _tag_value(key: str, value: object) -> str:
-    return "***" if is_secret_key(key) and value else shorten(mask_text(str(value)), MAX_TAG_LENGTH)
+def tag_value(key: str, value: object) -> str:
+    """Returns a tag's value as a store takes it: secrets masked, shortened with a note."""
+    return MASK if is_secret_key(key) and value else shorten(mask_text(str(value)), MAX_TAG_LENGTH)
+
+
+def _earlier_record(run_dir: Path | None) -> dict[str, Any]:
+    try:
+        return read_record(run_dir / RECORD_FILE) if run_dir is not None else {}
+    except (OSError, ValueError):
+        return {}
 
 
 def _open_metrics(run_dir: Path | None, resume_step: int | None, anew: bool) -> MetricsFile:

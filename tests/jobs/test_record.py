@@ -1,10 +1,18 @@
-"""Run names say what a command changed."""
+"""What a job leaves in the store besides its metrics: its name, the data, the code and the settings without secrets."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import mlflow
+import numpy as np
 import pytest
 
-from slimexp.jobs.record import run_name
+from slimexp.dataset.split import Dataset, Split
+from slimexp.errors import UserError
+from slimexp.jobs import record
+from slimexp.jobs.record import log_data, run_name, start_tracking
 
 
 @pytest.mark.parametrize(
@@ -22,3 +30,78 @@ from slimexp.jobs.record import run_name
 )
 def test_run_names(job, overrides, name):
     assert run_name(job.config(), overrides) == name
+
+
+def small_data(eval_labels):
+    labels = np.array([0, 1, 1], np.int32)
+    paths = [b"/photos/a.jpg", b"/photos/b.jpg", b"/photos/c.jpg"]
+    held_out = Split("eval", paths, np.array(eval_labels, np.int32), "/photos/eval.txt")
+    return Dataset("photos", "single", ("cat", "dog"), Split("train", paths, labels, "/photos/train.txt"), held_out)
+
+
+@pytest.mark.parametrize("eval_labels", [[0, 0, 0], [0, 1, 1]], ids=["other data", "the same data"])
+def test_a_run_says_which_data_it_uses(job, eval_labels):
+    job.run_dir.mkdir()
+    tracker = start_tracking(job.config("tracking.system_metrics=false"), [], None)
+    digest = log_data(tracker, small_data(eval_labels))
+    assert not tracker.finish()
+    (run,) = job.runs()
+    assert run.data.tags["dataset.train.fingerprint"] == digest
+    inputs = {item.tags[0].value: item.dataset for item in run.inputs.dataset_inputs}
+    assert set(inputs) == {"train", "eval"}
+    assert inputs["train"].digest == digest
+    assert json.loads(inputs["train"].source) == {"uri": "file:///photos/train.txt"}
+    assert json.loads(inputs["train"].profile)["class_counts"] == {"cat": 1, "dog": 2}
+
+
+def test_a_run_says_which_code_made_it_and_hides_what_is_secret(job, monkeypatch):
+    """As `.hydra/config.yaml` has it, which goes to the store."""
+    settings = "tracking:\n  uri: http://me:hunter2@host\n  tags:\n    api_token: hunter2\nseed: 0\n"
+    (job.run_dir / ".hydra").mkdir(parents=True)
+    (job.run_dir / ".hydra" / "config.yaml").write_text(settings)
+    (job.run_dir / ".hydra" / "overrides.yaml").write_text("- seed=0\n")
+    collect = record.provenance.collect
+
+    def dirty(*args):
+        found = collect(*args)
+        state = {"root": "/code", "commit": "feedc0ffee", "branch": "trunk", "dirty": True, "untracked": []}
+        return {**found, "code": {**state, "diff": "-x = 1\n+x = 2\n"}, "started_in": None}
+
+    monkeypatch.setattr(record.provenance, "collect", dirty)
+    tracker = start_tracking(
+        job.config("+tracking.tags={api_token: hunter2}", "tracking.system_metrics=false"), [], None
+    )
+    assert not tracker.finish()
+    (run,) = job.runs()
+    assert {"git.commit": "feedc0ffee", "git.branch": "trunk", "git.dirty": "true"}.items() <= run.data.tags.items()
+    assert {"command", "cwd", "host", "user", "platform", "cpu.model", "cpu.cores", "gpu", "threads.tensorflow"} <= set(
+        run.data.tags
+    )
+    assert run.data.tags["run_dir"] == str(job.run_dir)
+    files = {path.relative_to(run.info.artifact_uri): path for path in Path(run.info.artifact_uri).rglob("*.*")}
+    texts = {str(name): path.read_text() for name, path in files.items()}
+    assert set(texts) == {"config/config.yaml", "config/overrides.yaml", "code/changes.diff"}
+    assert texts["code/changes.diff"] == "# /code against commit feedc0ffee\n\n-x = 1\n+x = 2\n\n"
+    assert texts["config/config.yaml"] == settings.replace("me:hunter2", "me:***").replace("hunter2", "'***'")
+    store = mlflow.MlflowClient(job.uri).get_run(run.info.run_id).to_dictionary()
+    assert "hunter2" not in str([texts, store, (job.run_dir / "run.json").read_text()])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tracking.system_metrics=yes please", "tracking.system_metrics=yes please: must be auto, true or false"),
+        ("tracking.events_max_bytes=10", "tracking.events_max_bytes=10: must be 1e.06 or more"),
+        ("tracking.system_every_secs=0", "tracking.system_every_secs=0.0: must be 0.1 or more"),
+    ],
+    ids=["system_metrics", "events_max_bytes", "system_every_secs"],
+)
+def test_wrong_settings_of_tracking(job, override, message):
+    with pytest.raises(UserError, match=message):
+        job.config(override.replace("=yes please", "='yes please'"))
+
+
+def test_system_metrics_are_chosen(job):
+    for value in ("auto", "true", "false"):
+        config = job.config(f"tracking.system_metrics={value}")
+        assert record.show(config.tracking.system_metrics).lower() == value

@@ -125,3 +125,20 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, ca
         events.write(step, {"train/loss": 1.0})
     events.close()
     assert caplog.text.count("event files cannot be written") == 1
+
+
+def test_the_files_stop_at_their_bound_and_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with start(tmp_path, events_max_bytes=3000) as tracker:
+        for step in range(1, 200):
+            tracker.log_metrics(step, {"train/loss": 0.5, "eval/loss": 1.0})
+    folder = tmp_path / "events"
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert 2000 < size < 4500
+    steps = [step for step, _ in points(folder / "train", "loss")]
+    assert steps == list(range(1, steps[-1] + 1))
+    assert caplog.text.count("have reached tracking.events_max_bytes=3000, at step") == 1
+    # A run that goes on counts what is there.
+    with start(tmp_path, events_max_bytes=3000, resume_step=199) as tracker:
+        tracker.log_metrics(200, {"train/loss": 0.5})
+        tracker.log_metrics(201, {"train/loss": 0.5})
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < size + 500

@@ -14,13 +14,8 @@ import pytest
 
 from slimexp.errors import Interrupted, UserError
 from slimexp.tracking import read_metrics
+from slimexp.tracking import tracker as tracker_module
 from slimexp.tracking.tracker import PARENT_RUN_TAG, Tracker
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A real SQLite store, made by the first run that opens it."""
-    return f"sqlite:///{tmp_path_factory.mktemp('store')}/mlflow.db"
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +140,8 @@ def test_resuming_sends_each_step_once(store: str, tmp_path: Path) -> None:
     run = read(second)
     assert run.info.status == "FINISHED"
     assert run.data.params == {"max_steps": "100", "seed": "0", "new": "1"}
-    tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
+    ours = ("mlflow.", "slimexp.", "run_dir")
+    tags = {key: value for key, value in run.data.tags.items() if not key.startswith(ours)}
     assert tags == {
         "host": "a",
         "resume.count": "1",
@@ -177,7 +173,9 @@ def test_a_run_that_the_store_lost_becomes_a_new_one(
     assert f"has no run {first.run_id} any more" in caplog.text
 
 
-def test_an_offline_start_is_made_good_on_resume(store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_offline_start_is_made_good_on_resume(
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began = time.monotonic()
     first = start("http://127.0.0.1:9", tmp_path)
     assert time.monotonic() - began < 5
@@ -185,11 +183,16 @@ def test_an_offline_start_is_made_good_on_resume(store: str, tmp_path: Path, cap
     assert first.ui_command == "http://127.0.0.1:9"
     first.log_metrics(1, {"a": 1.0})
     first.set_tags({"t": "1"})
-    first.log_artifact(tmp_path)
-    assert not first.finish("KILLED", "Stopped.")
+    (tmp_path / "a.txt").touch()
+    first.log_artifact(tmp_path / "a.txt", "texts")
+    monkeypatch.setattr(tracker_module, "_ABSENT_SECS", 0.3)
+    unsent = first.finish("KILLED", "Stopped.")
+    assert (unsent.run, unsent.points, unsent.artifacts) == (True, 1, (str(tmp_path / "a.txt"),))
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(warnings) == 1
-    assert "http://127.0.0.1:9 (from tracking.uri) is not available: [Errno 111] Connection refused" in warnings[0]
+    assert len(warnings) == 2
+    assert "http://127.0.0.1:9 (from tracking.uri) is not available: [Errno 111] Connection refused." in warnings[0]
+    assert f"1 metric values are only in {tmp_path}/metrics.jsonl; 1 files were not uploaded" in warnings[1]
+    assert f"To send it when MLflow is back: {sys.executable} -m slimexp.tracking.sync {tmp_path}" in warnings[1]
     record = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     assert (record["run_id"], record["status"], record["message"]) == (None, "KILLED", "Stopped.")
 
@@ -197,6 +200,10 @@ def test_an_offline_start_is_made_good_on_resume(store: str, tmp_path: Path, cap
     second.log_metrics(2, {"a": 2.0})
     second.finish()
     assert history(second, "a") == [(1, 1.0), (2, 2.0)]
+    assert read(second).info.start_time == record["started_ms"]
+    assert read(second).data.tags["t"] == "1"
+    client = mlflow.MlflowClient(tracking_uri=store)
+    assert [f.path for f in client.list_artifacts(second.run_id, "texts")] == ["texts/a.txt"]
 
 
 def test_on_error_fail(tmp_path: Path) -> None:
@@ -288,3 +295,70 @@ def test_logging_costs_the_loop_little(store: str, tmp_path: Path) -> None:
     assert not tracker.finish()
     # MLflow's own log_metric would take 25 ms a value, 250 s in all.
     assert tracker.spent_secs < 2
+
+
+def test_what_reaches_the_store_is_legal_bounded_and_without_secrets(
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "hunter2"
+    with caplog.at_level(logging.DEBUG):
+        tracker = start(
+            store,
+            tmp_path,
+            params={
+                "odd[key]=,@+é": 1,
+                "../up": 2,
+                "long": "x" * 10_000,
+                "x": {"api_token": secret, "db": f"postgresql://me:{secret}@host/db", "list": [{"password": secret}]},
+            },
+            tags={
+                "auth_token": secret,
+                "command": f"slimexp DB_PASSWORD={secret}",
+                "long/tag": "y" * 9000,
+                "a//b": "z",
+            },
+        )
+        tracker.log_metrics(1, {"train/loss": math.nan, "odd[0]": 1.0, "é": math.inf, "/up": 2.0})
+        tracker.log_metrics(2, {"train/loss": math.inf, "odd[0]": 2.0})
+        tracker.log_dataset(
+            name="photos",
+            context="train",
+            digest="ab" * 16,
+            source=f"https://me:{secret}@host/photos",
+            num_examples=2,
+            num_classes=2,
+            task="single",
+            counts={"cat": 1, "dog": 1},
+        )
+        assert not tracker.finish("FAILED", f"ValueError: tracking.tags.token={secret} at http://me:{secret}@host")
+    run = read(tracker)
+    assert run.data.params["odd_key_____é"] == "1"
+    assert run.data.params["__/up"] == "2"
+    assert run.data.params["long"].endswith("x ... (10000 characters)")
+    assert len(run.data.params["long"]) == 6000
+    assert run.data.tags["long/tag"].endswith("y ... (9000 characters)")
+    assert run.data.tags["a/b"] == "z"
+    assert run.data.metrics == {"odd_0_": 2.0, "up": 2.0}
+    assert run.data.tags["nonfinite.train/loss"] == "nan at step 1"
+    assert run.data.tags["nonfinite.é"] == "inf at step 1"
+    assert run.data.tags["status.message"] == "ValueError: tracking.tags.token=*** at http://me:***@host"
+    (data,) = run.inputs.dataset_inputs
+    assert json.loads(data.dataset.profile)["class_counts"] == {"cat": 1, "dog": 1}
+    everything = [str(run.to_dictionary()), caplog.text, (tmp_path / "run.json").read_text(encoding="utf-8")]
+    assert not [text for text in everything if secret in text]
+
+
+def test_the_runs_data_stand_in_the_column_dataset(store: str, tmp_path: Path) -> None:
+    shown = {"num_classes": 2, "task": "multi", "num_examples": 3}
+    first = start(store, tmp_path)
+    first.log_dataset(name="d", context="train", digest="1", source=str(tmp_path), **shown)
+    first.log_dataset(name="d", context="eval", digest="2", source="gs://x/*.tfrecord", **shown)
+    first.finish("KILLED")
+    second = start(store, tmp_path, resume_run_id=first.run_id, resume_step=1)
+    second.log_dataset(name="d", context="train", digest="1", source=str(tmp_path), **shown)
+    assert not second.finish()
+    inputs = {item.tags[0].value: item.dataset for item in read(second).inputs.dataset_inputs}
+    assert {context: data.digest for context, data in inputs.items()} == {"train": "1", "eval": "2"}
+    assert json.loads(inputs["train"].source) == {"uri": tmp_path.as_uri()}
+    assert json.loads(inputs["eval"].source) == {"uri": "gs://x/*.tfrecord"}
+    assert json.loads(inputs["train"].profile) == {"num_rows": 3, "num_classes": 2, "task": "multi"}
