@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,22 @@ from slimexp.dataset.split import AnySplit
 from slimexp.errors import UserError
 from slimexp.pipeline.images.decode import decode_window
 from slimexp.pipeline.images.formats import READABLE_FORMATS, BadImage, describe, identify
+from slimexp.pipeline.images.jpeg_data import check_pixel_data
 from slimexp.pipeline.images.jpeg_header import find_end, read_jpeg_header
 from slimexp.pipeline.images.pillow_decode import cause_of, decode_in_python
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
 from slimexp.pipeline.record_faults import read_pictures
 from slimexp.pipeline.steps import StepError, inner_of
 
-__all__ = ["Fault", "explain_failure", "explain_faults", "find_fault", "find_faults"]
+__all__ = [
+    "Fault",
+    "explain_failure",
+    "explain_faults",
+    "find_fault",
+    "find_fault_in",
+    "find_faults",
+    "read_image_file",
+]
 
 _MOST_THREADS = 8
 
@@ -139,14 +149,26 @@ def find_fault(path: bytes, *, exif: bool = True) -> Fault | None:
     Returns:
         What is wrong with the file, or None if it is sound.
     """
+    contents = read_image_file(path)
+    return contents if isinstance(contents, Fault) else find_fault_in(contents, exif=exif)
+
+
+def read_image_file(path: bytes) -> bytes | Fault:
+    """Reads a file, or says why it cannot be read."""
     try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            # Reading a named pipe or a socket would wait without end.
+            return Fault("it is not a regular file, but a pipe, a socket or a device", is_bad_image=False)
         with open(path, "rb") as file:
-            contents = file.read()
+            return file.read()
     except FileNotFoundError:
-        return Fault("there is no such file", is_bad_image=False)
+        what = "it is a link to nothing" if os.path.islink(path) else "there is no such file"
+        return Fault(what, is_bad_image=False)
+    except ValueError:
+        return Fault("its name has a NUL byte, which no file name can have", is_bad_image=False)
     except OSError as error:
         return Fault(f"the file cannot be opened: {error.strerror}", is_bad_image=False)
-    return find_fault_in(contents, exif=exif)
 
 
 def find_fault_in(contents: bytes, *, exif: bool = True) -> Fault | None:
@@ -161,6 +183,8 @@ def find_fault_in(contents: bytes, *, exif: bool = True) -> Fault | None:
             _decode_whole(exif)(tf.constant(contents))
     except Exception as error:
         return Fault(_reason(contents, kind, error, exif))
+    if kind == "JPEG" and (missing := check_pixel_data(contents, read_jpeg_header(contents))) is not None:
+        return Fault(missing)
     return None
 
 
@@ -179,7 +203,10 @@ def _reason(contents: bytes, kind: str, error: Exception, exif: bool) -> str:
     """Says in words why a picture could not be decoded."""
     try:
         if kind == "JPEG":
-            find_end(contents, read_jpeg_header(contents))
+            header = read_jpeg_header(contents)
+            find_end(contents, header)
+            if (missing := check_pixel_data(contents, header)) is not None:
+                return missing
         else:
             decode_in_python(contents, exif=exif)
     except BadImage as fault:

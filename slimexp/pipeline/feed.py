@@ -22,7 +22,7 @@ from slimexp.pipeline.engines import choose_engine
 from slimexp.pipeline.monitor import Monitor, queue_fills
 from slimexp.pipeline.order import example_seeds, examples_at, uniform_draws
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
-from slimexp.pipeline.record_faults import explain_shards
+from slimexp.pipeline.record_faults import explain_shards, find_damaged_shards
 from slimexp.pipeline.records import record_numbers
 from slimexp.pipeline.settings import PipelineSettings
 from slimexp.pipeline.skipping import SkippedImages
@@ -274,12 +274,14 @@ class Feed(Iterator[Any]):
             examples, seeds = self._examples_of_batch()
         except tf.errors.OpError as reading:
             assert isinstance(self._split, RecordSplit)
-            message = explain_shards(self._split, reading)
-            if message is None:
-                message = (
-                    f"{self._split.source} cannot be read, yet each shard seems to be whole now: {reading.message}"
-                )
-            explanation = UserError(message)
+            damaged = find_damaged_shards(self._split, reading)
+            if self._skipped is not None and self._skipped.add_damaged_shards(damaged):
+                return None
+            explanation = UserError(
+                explain_shards(self._split, damaged)
+                if damaged
+                else f"{self._split.source} cannot be read, yet each shard seems to be whole now: {reading.message}"
+            )
             explanation.__cause__ = error
             return explanation
         with tf.device("/CPU:0"):
@@ -312,7 +314,12 @@ class Feed(Iterator[Any]):
                 index, seeds = examples_at(positions, num_examples=len(split), seed=self._seed, shuffle=self._shuffle)
                 return index.numpy().tolist(), seeds
             numbers = record_numbers(
-                split, self._settings, seed=self._seed, is_training=self._is_training, start_position=self._position
+                split,
+                self._settings,
+                seed=self._seed,
+                is_training=self._is_training,
+                start_position=self._position,
+                skipped=self._skipped,
             )
             pairs = list(numbers.take(len(positions)))
             index = tf.stack([index for index, _ in pairs])

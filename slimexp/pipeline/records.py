@@ -11,7 +11,6 @@ cost nothing. At the end of an epoch the buffer runs empty, and fills again for 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -61,23 +60,29 @@ def record_stream(
         Elements of the encoded picture, string []; example number, int64 [], and label; draws, float32 [num_draws].
         A copy of example n that takes a skipped one's place has the number -1 - n.
     """
-    records = _records(split, settings, seed=seed, is_training=is_training, start_position=start_position)
+    records = _records(
+        split, settings, seed=seed, is_training=is_training, start_position=start_position, skipped=skipped
+    )
     # A batch's records at a time: calling a graph costs more than what it does for one. No other number, as a record
     # that cannot be parsed must fail its own batch and none before.
     records = records.batch(settings.batch_size, drop_remainder=is_training)
 
+    placeholder = b"" if skipped is None else _placeholder(split.image_key, split.label)
+
     @_as_it_is
     def finish(serialized: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor) -> Any:
+        number = index
+        if skipped is not None:
+            is_skipped = ask(skipped.are_skipped, index, tf.bool, index.shape)
+            serialized, index, epoch = tf.cond(
+                tf.reduce_any(is_skipped),
+                lambda: _replaced(serialized, index, epoch, is_skipped, placeholder),
+                lambda: (serialized, index, epoch),
+            )
+            number = tf.where(is_skipped, -1 - index, index)
         contents, labels = _parse(serialized, split.image_key, split.label)
         draws = uniform_draws(example_seeds(epoch, index, seed=seed), num_draws)
-        if skipped is None:
-            return contents, (index, labels), draws
-        is_skipped = _are_skipped(skipped, index)
-        return tf.cond(
-            tf.reduce_any(is_skipped),
-            lambda: _replaced(contents, index, labels, draws, is_skipped),
-            lambda: (contents, (index, labels), draws),
-        )
+        return contents, (number, labels), draws
 
     examples = records.map(finish, synchronous=True).unbatch()
     room = settings.queues()["read"].capacity - (settings.read_min_after_dequeue or 0)
@@ -85,10 +90,18 @@ def record_stream(
 
 
 def record_numbers(
-    split: RecordSplit, settings: PipelineSettings, *, seed: int, is_training: bool, start_position: int
+    split: RecordSplit,
+    settings: PipelineSettings,
+    *,
+    seed: int,
+    is_training: bool,
+    start_position: int,
+    skipped: SkippedImages | None = None,
 ) -> tf.data.Dataset:
     """Lists example number and epoch, int64 [] each, of the positions from `start_position` on; records are read."""
-    records = _records(split, settings, seed=seed, is_training=is_training, start_position=start_position)
+    records = _records(
+        split, settings, seed=seed, is_training=is_training, start_position=start_position, skipped=skipped
+    )
     return records.map(_as_it_is(lambda serialized, index, epoch: (index, epoch)))
 
 
@@ -99,8 +112,12 @@ def _records(
     seed: int,
     is_training: bool,
     start_position: int | Callable[[], int],
+    skipped: SkippedImages | None,
 ) -> tf.data.Dataset:
-    """Lists record, string [], example number and epoch, int64 [] each, from a position on."""
+    """Lists record, string [], example number and epoch, int64 [] each, from a position on.
+
+    The skipped records at the end of a shard, which may be damaged from there on, are not read: they are empty strings.
+    """
     shuffle = is_training and settings.shuffle
     paths, firsts = tf.constant(split.shards, tf.string), tf.constant(split.firsts)
     num_shards, num_examples = len(split.shards), len(split)
@@ -110,7 +127,11 @@ def _records(
     def read_shard(place: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         shard = shuffled(place[tf.newaxis], epoch, count=num_shards, seed=seed)[0] if shuffle else place
         numbers = tf.data.Dataset.range(firsts[shard], firsts[shard + 1])
-        return tf.data.Dataset.zip((tf.data.TFRecordDataset(paths[shard]), numbers))
+        records = tf.data.TFRecordDataset(paths[shard])
+        if skipped is not None:
+            count = ask(skipped.num_to_read, shard, tf.int64, [])
+            records = records.take(count).concatenate(tf.data.Dataset.from_tensors(b"").repeat())
+        return tf.data.Dataset.zip((records, numbers))
 
     @_as_it_is
     def read_epoch(epoch: tf.Tensor, start: tf.Tensor) -> tf.data.Dataset:
@@ -195,25 +216,24 @@ def _labels(values: Any, label: LabelFormat) -> tf.Tensor:
     return tf.ensure_shape(labels, [None, label.num_classes])
 
 
-def _are_skipped(skipped: SkippedImages, index: tf.Tensor) -> tf.Tensor:
-    return ask(skipped.are_skipped, index, tf.bool, index.shape)
-
-
-def _replaced(contents: tf.Tensor, index: tf.Tensor, labels: tf.Tensor, draws: tf.Tensor, is_skipped: tf.Tensor) -> Any:
-    """Puts the first good example of a batch in the place of each skipped one."""
+def _replaced(
+    serialized: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, is_skipped: tf.Tensor, placeholder: bytes
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Puts the first good record of a batch in the place of each skipped one."""
     first_good = tf.argmin(tf.cast(is_skipped, tf.int32), output_type=tf.int32)
     rows = tf.where(is_skipped, first_good, tf.range(tf.shape(index)[0]))
-    # All of a batch may be skipped; it needs some picture all the same.
-    contents = tf.where(tf.reduce_all(is_skipped), _grey(), tf.gather(contents, rows))
-    number = tf.where(is_skipped, -1 - tf.gather(index, rows), index)
-    return contents, (number, tf.gather(labels, rows)), tf.gather(draws, rows)
+    # All of a batch may be skipped; it needs some record all the same.
+    serialized = tf.where(tf.reduce_all(is_skipped), placeholder, tf.gather(serialized, rows))
+    return serialized, tf.gather(index, rows), tf.gather(epoch, rows)
 
 
-@functools.cache
-def _grey_jpeg() -> bytes:
-    return tf.io.encode_jpeg(tf.fill([64, 64, 3], tf.constant(128, tf.uint8))).numpy()
-
-
-def _grey() -> tf.Tensor:
+def _placeholder(image_key: str, label: LabelFormat) -> bytes:
+    """Makes a record with a picture and a label that is allowed."""
     with tf.init_scope():
-        return tf.constant(_grey_jpeg())
+        picture = tf.io.encode_jpeg(tf.zeros([64, 64, 3], tf.uint8)).numpy()
+    numbers = {"class": [label.offset], "indices": []}.get(label.form, [0] * label.num_classes)
+    example = tf.train.Example()
+    example.features.feature[image_key].bytes_list.value.append(picture)
+    feature = example.features.feature[label.key]
+    (feature.float_list if label.is_float else feature.int64_list).value.extend(numbers)
+    return example.SerializeToString()

@@ -6,7 +6,7 @@ import csv
 import io
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit
 from slimexp.errors import UserError
 from slimexp.pipeline.diagnose import Fault
+from slimexp.pipeline.record_faults import DamagedShard
 
 __all__ = ["FILE_NAME", "SkippedImages"]
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 _COLUMNS = ("path", "origin", "reason")
 _MOST_WARNINGS = 10
 _MOST_LISTED = 20
+# What is written of the records behind a damage in their shard.
+_BEHIND = "it lies behind damage in its shard: "
 
 
 class SkippedImages:
@@ -100,13 +103,61 @@ class SkippedImages:
             for other in self._of_same_file(index)
             if other not in self._reasons
         }
+        self._note(added)
+        self._warn(added)
+        self._check_limit()
+        return list(added)
+
+    def add_damaged_shards(self, damaged: Sequence[DamagedShard]) -> bool:
+        """Skips the records of some shards from the damage on. Each shard is warned of.
+
+        Args:
+            damaged: The shards. If one cannot be opened, none is skipped.
+
+        Returns:
+            Whether any record was not skipped before.
+
+        Raises:
+            UserError: As `add`.
+        """
+        split = self._split
+        assert isinstance(split, RecordSplit)
+        if any(shard.record is None for shard in damaged):
+            return False
+        added: dict[int, str] = {}
+        for shard in damaged:
+            assert shard.record is not None
+            rest = range(int(split.firsts[shard.shard]) + shard.record, int(split.firsts[shard.shard + 1]))
+            new = {index: _BEHIND + shard.reason for index in rest if index not in self._reasons}
+            if new:
+                count = "1 record" if len(new) == 1 else f"{len(new)} records"
+                _log.warning("Skipped the rest of a damaged shard, %s: %s", count, shard.reason)
+            added.update(new)
+        self._note(added)
+        self._check_limit()
+        return bool(added)
+
+    def leave_out(self, indices: Sequence[int], reason: str) -> None:
+        """Skips examples that are known to be unusable, without a word and whatever the limit; one must be left."""
+        self._reasons.update(dict.fromkeys(indices, reason))
+        self.mask[list(indices)] = True
+        assert not self.mask.all()
+
+    def num_to_read(self, shard: Any) -> int:
+        """Returns how many records from its first one on are wanted of a shard; what is behind them is skipped."""
+        split = self._split
+        assert isinstance(split, RecordSplit)
+        is_wanted = ~self.mask[split.firsts[shard] : split.firsts[shard + 1]]
+        return int(np.flatnonzero(is_wanted)[-1]) + 1 if is_wanted.any() else 0
+
+    def _note(self, added: Mapping[int, str]) -> None:
         self._reasons.update(added)
         self.mask[list(added)] = True
         self._write(added)
-        self._warn(added)
+
+    def _check_limit(self) -> None:
         if len(self._reasons) > self.limit or self.mask.all():
             raise UserError(self._too_many())
-        return list(added)
 
     def _of_same_file(self, index: int) -> list[int]:
         split = self._split
@@ -140,10 +191,19 @@ class SkippedImages:
             _log.warning("Skipped %d bad images of %s so far%s.", len(self), self._split.source, where)
 
     def _too_many(self) -> str:
-        lines = [f"  {self._name(index)}: {reason}" for index, reason in list(self._reasons.items())[:_MOST_LISTED]]
-        if len(self) > _MOST_LISTED:
+        behind: dict[str, int] = {}
+        for reason in self._reasons.values():
+            if reason.startswith(_BEHIND):
+                behind[reason] = behind.get(reason, 0) + 1
+        lines = [
+            f"  {count} records, the first of them damaged: {reason.removeprefix(_BEHIND)}"
+            for reason, count in list(behind.items())[:_MOST_LISTED]
+        ]
+        alone = [(index, reason) for index, reason in self._reasons.items() if reason not in behind]
+        lines += [f"  {self._name(index)}: {reason}" for index, reason in alone[: _MOST_LISTED - len(lines)]]
+        if len(behind) + len(alone) > len(lines):
             where = "" if self._path is None else f" ({self._path} lists all)"
-            lines.append(f"  and {len(self) - _MOST_LISTED} more{where}")
+            lines.append(f"  and {len(behind) + len(alone) - len(lines)} more{where}")
         rule = f"dataset.max_bad_fraction={self._max_fraction:g} lets {self.limit} be skipped"
         if self.mask.all():
             rule = "none is left"

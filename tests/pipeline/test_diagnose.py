@@ -55,6 +55,9 @@ def test_damage_is_described(tmp_path: Path, photo: np.ndarray, encode: Callable
     jpeg, png = encode(photo), encode(photo, "PNG")
     half = reason(tmp_path, jpeg[: len(jpeg) // 2])
     assert half == f"the JPEG is cut short or damaged: {len(jpeg) // 2} bytes, without the end marker"
+    ended = reason(tmp_path, jpeg[: len(jpeg) // 2] + b"\xff\xd9")
+    assert ended is not None
+    assert ended.startswith("the JPEG is cut short: its pixel data end at byte ")
     header = reason(tmp_path, b"\xff\xd8\xff" + jpeg[500:])
     assert header is not None
     assert header.startswith("the JPEG is damaged or of a kind that cannot be read (")

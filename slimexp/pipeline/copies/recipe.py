@@ -32,6 +32,7 @@ import struct
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
+from slimexp.pipeline.images.jpeg_data import require_pixel_data
 from slimexp.pipeline.images.jpeg_header import JpegHeader, find_end
 from slimexp.pipeline.images.pillow_decode import LARGE_PIXELS, large_one
 
@@ -75,6 +76,9 @@ def shrink(contents: bytes, header: JpegHeader, *, short_side: int, quality: int
         draft = photo.draft(None, size)
         with large_one if is_large else contextlib.nullcontext():
             photo.load()
+        # Grey where pixel data may be missing; a copy would hide that.
+        if set(photo.crop((photo.width - 1, photo.height - 1, photo.width, photo.height)).tobytes()) == {128}:
+            require_pixel_data(contents)
         small = photo.resize(size, Image.Resampling.BICUBIC, box=None if draft is None else draft[1])
         new = io.BytesIO()
         exif = _exif(header.orientation)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from slimexp.pipeline.images.jpeg_data import require_pixel_data
 from slimexp.pipeline.images.jpeg_header import END, find_end, read_jpeg_header
 from slimexp.pipeline.images.orientation import displayed_size, to_stored, turn
 from slimexp.pipeline.images.pillow_decode import LARGE_PIXELS, decode_in_python, large_one, needs_pillow
@@ -24,6 +25,8 @@ __all__ = ["decode_window"]
 ChooseWindow = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 _JPEG = b"\xff\xd8\xff"
+# What comes of coefficients that are all zero: the middle of the range in each colour.
+_MISSING = 128
 
 # How a JPEG is decoded: by TensorFlow, one at a time, or by Pillow.
 _BY_OP, _IN_TURN, _BY_PILLOW = range(3)
@@ -79,10 +82,9 @@ def decode_window(
     differ by a few grey levels from a cut out of the whole picture, because colour is stored at half resolution and
     the smoothing that restores it does not look past the rim.
 
-    A JPEG without an end marker behind its pixels is refused, whatever the window.
-
-    One limit: a JPEG whose pixel data end early but that has its end marker all the same passes for a complete one.
-    What is missing comes out grey: neither TensorFlow nor Pillow makes the decoder's warning an error.
+    A JPEG without an end marker behind its pixels is refused, whatever the window. One whose pixel data end early but
+    that has its end marker all the same is refused where the window reaches what is missing, which would come out grey;
+    to look at all of a file, whatever the window, is for `slimexp.pipeline.diagnose.find_fault`.
 
     Args:
         contents: string [], the bytes of an image file.
@@ -127,6 +129,10 @@ def decode_window(
     def unusual_window(contents: tf.Tensor, shape: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
         return _jpeg_window(contents, _examine(contents)[0], shape, window, shrink_px)
 
+    @_call_when_needed
+    def checked(contents: tf.Tensor, image: tf.Tensor) -> tf.Tensor:
+        return _checked(contents, image)
+
     def upright(contents: tf.Tensor) -> tf.Tensor:
         shape = tf.image.extract_jpeg_shape(contents)
         height, width, _ = tf.unstack(shape)
@@ -134,12 +140,15 @@ def decode_window(
 
         def usual() -> tf.Tensor:
             if shrink_px is None:
-                return _decode_and_crop(contents, window, ratio=1)
+                return with_data(_decode_and_crop(contents, window, ratio=1))
             return tf.cond(
                 tf.reduce_any(tf.less(window, [0, 0, 2 * shrink_px, 2 * shrink_px])),
-                lambda: _decode_and_crop(contents, window, ratio=1),
+                lambda: with_data(_decode_and_crop(contents, window, ratio=1)),
                 lambda: smaller_window(contents, shape, window),
             )
+
+        def with_data(image: tf.Tensor) -> tf.Tensor:
+            return tf.cond(_ends_grey(image), lambda: checked(contents, image), lambda: image)
 
         return tf.cond(
             tf.reduce_all(tf.less_equal(shape, _USUAL_SHAPE)), usual, lambda: unusual_window(contents, shape, window)
@@ -283,7 +292,29 @@ def _jpeg_window(
             lambda: _cut(_decoded_in_python(contents, exif=False), window),
         ],
     )
-    return tf.ensure_shape(image, [None, None, 3])
+    image = tf.ensure_shape(image, [None, None, 3])
+    return tf.cond(_ends_grey(image), lambda: _checked(contents, image), lambda: image)
+
+
+def _ends_grey(image: tf.Tensor) -> tf.Tensor:
+    """Tells whether a window's last pixel is of the grey that libjpeg puts in the place of missing data.
+
+    Data are missing from some place on, row by row. So where a window lacks any it lacks those of its last pixel.
+    """
+    # One colour tells enough for most; `_checked` looks at the others. Each op here costs every picture some time.
+    return tf.equal(image[-1, -1, 1], _MISSING)
+
+
+def _checked(contents: tf.Tensor, image: tf.Tensor) -> tf.Tensor:
+    """Returns a window of a JPEG, or fails if the file lacks pixel data."""
+
+    def check(contents: bytes) -> np.ndarray:
+        require_pixel_data(contents)
+        return np.array(True)
+
+    is_grey = tf.reduce_all(tf.equal(image[-1, -1], _MISSING))
+    with tf.control_dependencies([tf.cond(is_grey, lambda: _python(check, [contents], tf.bool), lambda: True)]):
+        return tf.identity(image)
 
 
 def _decode_and_crop(contents: tf.Tensor, window: tf.Tensor, *, ratio: int) -> tf.Tensor:

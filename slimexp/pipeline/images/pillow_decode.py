@@ -14,7 +14,15 @@ from slimexp.pipeline.images.formats import READABLE_FORMATS, BadImage, describe
 from slimexp.pipeline.images.jpeg_header import JpegHeader, read_jpeg_header
 from slimexp.pipeline.images.orientation import turn_array
 
-__all__ = ["LARGE_PIXELS", "cause_of", "decode_in_python", "large_one", "needs_pillow"]
+__all__ = [
+    "LARGE_PIXELS",
+    "cause_of",
+    "decode_in_python",
+    "large_one",
+    "needs_pillow",
+    "open_image",
+    "orientation_of",
+]
 
 _PLUGINS = {"BMP": "BMP", "WebP": "WEBP", "JPEG 2000": "JPEG2000", "PNM": "PPM"}  # Where Pillow's name differs.
 _ORIENTATION_TAG = 0x0112
@@ -79,7 +87,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def _decode(contents: bytes, kind: str, exif: bool) -> np.ndarray:
-    with _open(contents, kind) as image:
+    with open_image(contents, kind) as image:
         width, height = image.size
         if width * height > _MAX_PIXELS:
             raise BadImage(
@@ -92,7 +100,16 @@ def _decode(contents: bytes, kind: str, exif: bool) -> np.ndarray:
         return _pixels(contents, kind, image, exif)
 
 
-def _open(contents: bytes, kind: str) -> Image.Image:
+def open_image(contents: bytes, kind: str) -> Image.Image:
+    """Reads a picture's header.
+
+    Args:
+        contents: The bytes of an image file.
+        kind: Its format, from `identify`.
+
+    Raises:
+        BadImage: If Pillow cannot read such a file, or it has more pixels than are decoded.
+    """
     plugin = _PLUGINS.get(kind, kind)
     if plugin not in Image.OPEN:
         Image.init()
@@ -122,7 +139,7 @@ def _pixels(contents: bytes, kind: str, image: Image.Image, exif: bool) -> np.nd
     # have its EXIF behind the pixels, and Pillow turns a TIFF by itself as it loads it.
     orientation = 1
     if exif:
-        orientation = read_jpeg_header(contents).orientation if kind == "JPEG" else _orientation(image)
+        orientation = read_jpeg_header(contents).orientation if kind == "JPEG" else orientation_of(image)
     return np.ascontiguousarray(turn_array(pixels, orientation))
 
 
@@ -146,7 +163,8 @@ def _scale(values: np.ndarray) -> np.ndarray:
     return ((values.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
+    """Returns the orientation that EXIF (or XMP) names, 1 to 8; 1 where there is none or it is damaged."""
     try:
         value = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # Damaged EXIF raises many things, and a picture need not have any.

@@ -235,10 +235,30 @@ def test_cmyk_is_converted(photo: np.ndarray, encode: Callable) -> None:
         assert np.abs(window_of(jpeg).astype(int) - cut(photo)).mean() < 6
 
 
-def test_a_picture_cut_short_by_an_end_marker_passes(photo: np.ndarray, encode: Callable) -> None:
-    # What the docstring calls a limit; should TensorFlow ever refuse it, the text is to be changed.
-    contents = encode(photo)
-    assert (window_of(contents[: len(contents) // 2] + b"\xff\xd9", (420, 0, 7, 600)) == 128).all()
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_a_picture_cut_short_by_an_end_marker_fails_where_it_is_missing(
+    photo: np.ndarray, encode: Callable, orientation: int
+) -> None:
+    contents = encode(photo, exif=with_orientation(orientation))
+    half = contents[: len(contents) // 2] + b"\xff\xd9"
+    top, bottom = {
+        1: ((0, 0, 90, 600), (420, 0, 7, 600)),
+        3: ((337, 0, 90, 600), (0, 0, 7, 600)),
+        6: ((0, 337, 600, 90), (0, 0, 600, 7)),
+    }[orientation]
+    for options in ({}, {"size_px": 4}):
+        found = window_of(half, top, **options)
+        assert (found == window_of(contents, top, **options)).all()
+        for missing in (bottom, (0, 0, *opened(contents).shape[:2])):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="cut short: its pixel data end at byte"):
+                window_of(half, missing, **options)
+
+
+def test_a_picture_that_ends_in_the_grey_of_missing_data_passes(photo: np.ndarray, encode: Callable) -> None:
+    picture = photo.copy()
+    picture[200:] = 128
+    for contents in (encode(picture), encode(picture, progressive=True), encode(picture, restart_marker_blocks=9)):
+        assert (window_of(contents, (300, 0, 127, 640)) == 128).all()
 
 
 @pytest.mark.parametrize("contents", [b"", b"\xff", b"GIF89a", b"BM", b"RIFF", b"hello, world", b"\0" * 100])
