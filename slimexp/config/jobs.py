@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+from typing import Any
 
 from omegaconf import MISSING
 
-from slimexp.config.fields import at_least, at_most, path_field, require
+from slimexp.config.fields import at_least, at_most, fraction, path_field, require
 
 __all__ = [
     "BenchmarkConfig",
@@ -23,13 +25,33 @@ class JobConfig:
     reads: str | None = MISSING  # The key that names what the job works on; see `slimexp.jobs.of_run`.
 
 
+class EvaluatedSplit(enum.Enum):
+    """Which examples to evaluate on."""
+
+    eval = "eval"
+    train = "train"
+
+
 @dataclasses.dataclass
 class EvaluationConfig:
+    checkpoint: str | None = path_field()
+    split: EvaluatedSplit = MISSING
     batch_size: int | None = MISSING
     top_k: int = MISSING
+    threshold: float = MISSING
+    use_averages: Any = MISSING
+    follow: bool = MISSING
+    timeout_secs: float | None = MISSING
 
     def __post_init__(self) -> None:
         at_least(self, "evaluation", 1, "batch_size", "top_k")
+        fraction(self, "evaluation", "threshold")
+        # Unquoted, YAML makes a truth value of `true`.
+        self.use_averages = str(self.use_averages).lower()
+        ok = self.use_averages in ("auto", "true", "false")
+        require(ok, "evaluation.use_averages", self.use_averages, "must be auto, true or false.")
+        if self.timeout_secs is not None:
+            require(self.timeout_secs > 0, "evaluation.timeout_secs", self.timeout_secs, "must be above 0, or null.")
 
 
 @dataclasses.dataclass

@@ -1,41 +1,32 @@
-"""Figures of a run: learning curves, a confusion matrix, average precision by label.
-
-Drawn straight on matplotlib's Agg canvas: no display, no pyplot, so nothing global to clash with a notebook's figures.
-"""
+"""Figures of a run: learning curves, a confusion matrix, average precision by label."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from slimexp.evaluation.tables import replace_file
-from slimexp.evaluation.text import font_families, labels_for
+from slimexp.evaluation.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, number_note, saved_figure, style
+from slimexp.evaluation.text import labels_for
 from slimexp.tracking.metrics_file import MetricsRow, columns
 
 __all__ = ["plot_confusion_matrix", "plot_learning_curves", "plot_per_label"]
 
-# Okabe and Ito's colours, which the colour-blind tell apart.
-_BLUE, _ORANGE, _GREEN, _PURPLE, _GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
-_DPI = 110
 _CURVE_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
-    ("loss", (("train/loss", _BLUE), ("eval/loss", _ORANGE))),
+    ("loss", (("train/loss", BLUE), ("eval/loss", ORANGE))),
     (
         "evaluation",
-        (("eval/top1", _ORANGE), ("eval/top5", _PURPLE), ("eval/mean_average_precision", _ORANGE), ("eval/f1", _GREEN)),
+        (("eval/top1", ORANGE), ("eval/top5", PURPLE), ("eval/mean_average_precision", ORANGE), ("eval/f1", GREEN)),
     ),
-    ("learning rate", (("train/learning_rate", _GREEN),)),
+    ("learning rate", (("train/learning_rate", GREEN),)),
 )
 
 
@@ -52,7 +43,7 @@ def plot_learning_curves(rows: Sequence[MetricsRow], path: str | os.PathLike[str
     curves = columns(rows)
     panels = [(title, [(name, color) for name, color in series if name in curves]) for title, series in _CURVE_PANELS]
     panels = [panel for panel in panels if panel[1]]
-    with _figure(path, 8.5, 2.7 * max(1, len(panels)) + 0.4) as figure:
+    with saved_figure(path, 8.5, 2.7 * max(1, len(panels)) + 0.4) as figure:
         if not panels:
             figure.text(0.5, 0.5, "No metrics have been logged yet.", ha="center", va="center")
             return
@@ -60,7 +51,7 @@ def plot_learning_curves(rows: Sequence[MetricsRow], path: str | os.PathLike[str
         for axes, (title, series) in zip(grid[:, 0], panels, strict=True):
             drawn = [_draw_curve(axes, name, color, *curves[name]) for name, color in series]
             values = np.concatenate(drawn) if drawn else np.zeros(0)
-            _style(axes, title)
+            style(axes, title)
             _scale(axes, values)
             axes.legend(frameon=False, loc="best")
         grid[-1, 0].set_xlabel("step")
@@ -89,7 +80,7 @@ def plot_confusion_matrix(matrix: np.ndarray, class_names: Sequence[str], path: 
         shares = matrix / np.where(totals > 0, totals, np.nan)
     listed = _worst_confusions(matrix, class_names) if count > 12 else []
     side = min(12.5, max(4.0, 0.42 * count + 1.5))
-    with _figure(path, side + 1.2 + (4.2 if listed else 0), side + 0.6) as figure:
+    with saved_figure(path, side + 1.2 + (4.2 if listed else 0), side + 0.6) as figure:
         if listed:
             axes, notes = figure.subplots(1, 2, width_ratios=[side, 4.2])
         else:
@@ -107,7 +98,7 @@ def plot_confusion_matrix(matrix: np.ndarray, class_names: Sequence[str], path: 
         right = f", {100 * np.trace(matrix) / examples:.1f} % right" if examples else ""
         axes.set_title(f"Confusion matrix: {examples} examples{right}")
         axes.set_xlabel(
-            ("predicted" if count <= 120 else "number of the predicted class") + _number_note(names, class_names)
+            ("predicted" if count <= 120 else "number of the predicted class") + number_note(names, class_names)
         )
         axes.set_ylabel("class" if count <= 120 else "number of the class")
         axes.set_anchor("N")
@@ -132,14 +123,14 @@ def plot_per_label(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
     cut = max(0, len(bars) - 80)
     if cut:
         bars = [*bars[:40], *bars[-40:]]
-    with _figure(path, 7.5, max(2.2, 0.2 * len(bars) + 1.4)) as figure:
+    with saved_figure(path, 7.5, max(2.2, 0.2 * len(bars) + 1.4)) as figure:
         axes = figure.subplots()
         places = np.arange(len(bars), dtype=float)
         if cut:
             places[40:] += 1.5
-            axes.text(0.5, 40.25, f"... {cut} labels between ...", ha="center", va="center", color=_GREY, fontsize=8)
+            axes.text(0.5, 40.25, f"... {cut} labels between ...", ha="center", va="center", color=GREY, fontsize=8)
         values = [bar[0] for bar in bars]
-        axes.barh(places, values, color=_BLUE, height=0.75)
+        axes.barh(places, values, color=BLUE, height=0.75)
         for place, (value, _, positives) in zip(places, bars, strict=True):
             text = axes.text(value + 0.008, place, f"{value:.3f}  ({positives})", va="center", fontsize=7.5)
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # Over the line of the mean.
@@ -149,34 +140,15 @@ def plot_per_label(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[st
         axes.set_xticks(np.linspace(0, 1, 6))
         note = f"; {without} without a positive left out" if without else ""
         if bars:
-            axes.axvline(mean, color=_ORANGE, linewidth=1.2, linestyle="--", zorder=2)
+            axes.axvline(mean, color=ORANGE, linewidth=1.2, linestyle="--", zorder=2)
             axes.set_title(
                 f"Average precision by label: mean {mean:.3f} over {len(bars) + cut} labels{note}", fontsize=10
             )
         else:
             axes.set_title(f"Average precision by label{note}", fontsize=10)
         shown = [row["class"] for row in rows]
-        axes.set_xlabel("average precision (number of positives)" + _number_note(names, shown))
+        axes.set_xlabel("average precision (number of positives)" + number_note(names, shown))
         axes.spines[["top", "right"]].set_visible(False)
-
-
-@contextlib.contextmanager
-def _figure(path: str | os.PathLike[str], width_in: float, height_in: float) -> Iterator[Figure]:
-    """Gives an empty figure and saves it as a PNG file afterwards."""
-    # A user's matplotlibrc may ask for LaTeX or other fonts, and neither takes every class name. A `$` is no formula.
-    settings = {"font.family": list(font_families()), "text.usetex": False, "text.parse_math": False}
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(width_in, height_in), dpi=_DPI, layout="constrained")
-        canvas = FigureCanvasAgg(figure)
-        yield figure
-        replace_file(path, lambda temporary: canvas.print_png(Path(temporary)))
-
-
-def _style(axes: Axes, title: str) -> None:
-    axes.set_ylabel(title)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _scale(axes: Axes, values: np.ndarray) -> None:
@@ -266,9 +238,3 @@ def _write_list(axes: Axes, title: str, lines: Sequence[str]) -> None:
     axes.axis("off")
     axes.set_title(title, loc="left")
     axes.text(0, 0.99, "\n".join(lines), va="top", fontsize=9.5, linespacing=1.8, transform=axes.transAxes)
-
-
-def _number_note(labels: Sequence[str], class_names: Sequence[str]) -> str:
-    """Explains the labels that are class numbers because no font has their letters."""
-    numbered = any(label == f"#{c}" != name for c, (label, name) in enumerate(zip(labels, class_names, strict=True)))
-    return "\n(#n: class n, whose name has letters that no installed font has)" if numbered else ""

@@ -14,17 +14,24 @@ import tensorflow as tf
 
 from slimexp.config import Config
 from slimexp.dataset.split import AnySplit, Dataset
-from slimexp.dataset.summary import describe, fingerprint
+from slimexp.dataset.summary import describe
 from slimexp.errors import UserError
 from slimexp.jobs import build
 from slimexp.jobs.auto import resolve_auto
 from slimexp.jobs.diagnosis import diagnose
 from slimexp.jobs.evaluation import Evaluator
+from slimexp.jobs.keeping import best_keeper, ends_early, evaluate_and_keep, is_due
 from slimexp.jobs.lock import exclusive
+from slimexp.jobs.notes import (
+    moving_averages_note,
+    unmoved_statistics_note,
+    warn_about_preprocessing,
+    warn_about_small_copies,
+)
 from slimexp.jobs.of_run import write_resolved
 from slimexp.jobs.record import (
-    FINGERPRINT_TAG,
     earlier_run,
+    log_data,
     recorded,
     resume_step,
     say_what_changed,
@@ -32,11 +39,11 @@ from slimexp.jobs.record import (
 from slimexp.jobs.restoring import find_checkpoint, restore, say_goes_on
 from slimexp.jobs.targets import call
 from slimexp.pipeline import Feed
-from slimexp.pipeline.copies.cache import explain_short_side
 from slimexp.pipeline.skipping import SkippedImages
 from slimexp.pipeline.stats import as_metrics
 from slimexp.pipeline.stats import describe as describe_pipeline
 from slimexp.tracking import Progress, Tracker
+from slimexp.training.best import BestKeeper
 from slimexp.training.checkpoints import Checkpoints
 from slimexp.training.classifier import choose_image_size
 from slimexp.training.devices import make_deterministic, make_strategy
@@ -45,7 +52,9 @@ from slimexp.training.schedules import Schedule
 from slimexp.training.signals import StopSignals
 from slimexp.training.trainer import Trainer
 
-__all__ = ["run"]
+__all__ = ["EARLY_STOP_TAG", "count_steps", "make_trainer", "run", "train"]
+
+EARLY_STOP_TAG = "early_stop"
 
 _log = logging.getLogger("slimexp")
 
@@ -89,20 +98,19 @@ def train(
         signals: Obeyed between two steps.
     """
     build.check_targets(config)
-    _warn_about_preprocessing(config)
+    strategy = make_strategy(config.trainer.strategy.value, config.trainer.num_clones)  # Before TensorFlow is in use.
+    warn_about_preprocessing(config)
     pretrained = find_checkpoint(config) if first_step is None else None
     if config.trainer.deterministic:
         make_deterministic(config.seed)
     data = build.dataset(config)
     _log.info("%s", describe(data))
-    data_fingerprint = fingerprint(data.train)
-    tracker.set_tags({FINGERPRINT_TAG: data_fingerprint})
+    data_fingerprint = log_data(tracker, data)
 
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
     config = resolve_auto(config, data.train, preprocessing, tracker, earlier, check_stop=signals.check)
     write_resolved(config)
-    strategy = make_strategy()
     settings = build.pipeline_settings(config)
     replicas = strategy.num_replicas_in_sync
     settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)
@@ -114,6 +122,7 @@ def train(
     note = moving_averages_note(config, last_step)
     if note:
         _log.warning("%s", note)
+    keeper = best_keeper(config, data, first_step)
 
     if first_step is not None:
         say_what_changed(config, earlier, data_fingerprint)
@@ -129,8 +138,10 @@ def train(
             )
     cache = build.shrunk_cache(config)
     if cache is not None:
-        _warn_about_small_copies(config, preprocessing)
-    evaluator = Evaluator(config, data, trainer, image_size, last_step, tracker, signals, cache)
+        warn_about_small_copies(config, preprocessing)
+    evaluator = Evaluator(config, data, trainer.inference, image_size, tracker, signals, cache)
+    evaluate = functools.partial(evaluate_and_keep, evaluator, keeper, trainer, last_step)
+    should_end = functools.partial(ends_early, keeper)
     skipped = build.skipped_images(config, data.train)
     feed = Feed(
         data.train,
@@ -145,8 +156,10 @@ def train(
         **build.file_access(cache),
     )
     tracker.set_tags({"pipeline.decoder": feed.decoder})
-    if first_step and evaluator.is_due(first_step):
-        evaluator.evaluate(first_step)  # The run was stopped between the checkpoint and this.
+    if first_step and is_due(config, evaluator, first_step, last_step):
+        evaluate(first_step)  # The run was stopped between the checkpoint and this.
+    statistics = trainer.statistics()
+    began_at = trainer.step
     with feed, Progress(last_step, trainer.step, settings.batch_size) as progress:
         fit(
             trainer,
@@ -158,7 +171,8 @@ def train(
             meter=progress,
             log=functools.partial(_log_step, tracker, progress, feed, skipped),
             save=lambda step: _save(checkpoints, trainer, step),
-            evaluate=evaluator.evaluate,
+            evaluate=evaluate,
+            should_end=should_end,
             name_examples=functools.partial(_name_examples, data.train),
             signals=signals,
         )
@@ -167,8 +181,18 @@ def train(
     found = diagnose(config, feed.monitor.total() if feed.monitor is not None else None, tracker)
     evaluator.write_report()
     signals.hold()
-    results = [evaluator.summary(), *([note] if note else []), *([str(found)] if found.bottleneck != "unknown" else [])]
-    _say_where_everything_is(config, checkpoints, results, tracker)
+    results = [evaluator.summary()]
+    if keeper is not None and keeper.is_exhausted:
+        results.append(keeper.explain_stop())
+        tracker.set_tags({EARLY_STOP_TAG: keeper.explain_stop()})
+    if note:
+        results.append(note)
+    if trainer.step > began_at and (unmoved := unmoved_statistics_note(statistics, trainer.statistics())):
+        _log.warning("%s", unmoved)
+        results.append(unmoved)
+    if found.bottleneck != "unknown":
+        results.append(str(found))
+    _say_where_everything_is(config, checkpoints, keeper, results, tracker)
 
 
 def count_steps(config: Config, num_examples: int) -> int:
@@ -189,6 +213,11 @@ def make_trainer(
     schedule: Schedule | None = None,
 ) -> Trainer:
     """Puts network, loss, schedule and optimizer together; a schedule that is given replaces the configured one."""
+    if config.evaluation.use_averages == "true" and config.trainer.moving_average_decay is None:
+        raise UserError(
+            "evaluation.use_averages=true: training keeps no averages with trainer.moving_average_decay=null. Set "
+            "that, e.g. to 0.9999, or leave evaluation.use_averages auto."
+        )
     schedule = schedule or call(
         "learning_rate",
         config.learning_rate,
@@ -208,9 +237,12 @@ def make_trainer(
         loss=build.loss_settings(config, data),
         strategy=strategy,
         clip_gradient_norm=config.trainer.clip_gradient_norm,
+        gradient_multipliers=config.trainer.gradient_multipliers,
         check_numerics=config.trainer.check_numerics,
         seed=config.seed,
         trainable_scopes=config.restore.trainable_scopes,
+        moving_average_decay=config.trainer.moving_average_decay,
+        evaluate_averages=config.evaluation.use_averages != "false",
     )
 
 
@@ -254,58 +286,23 @@ def _resolved(config: Config, trainer: Trainer, image_size: int, last_step: int,
     return (
         f"Network: {function.__module__}.{function.__qualname__}, images of {image_size} x {image_size}, "
         f"{trained:,} parameters to train{f', {frozen:,} frozen' if frozen else ''}.\n"
-        f"Batches: {batch_size} images = {per_replica} x {replicas} replica on the {device}; "
+        f"Batches: {batch_size} images = {per_replica} x {replicas} {'replicas' if replicas > 1 else 'replica'} on the "
+        f"{device}; "
         f"{config.pipeline.readers} readers, {config.pipeline.threads} preprocessing threads.\n"
         f"Steps: to {last_step}, which is {epochs:.1f} epochs of {num_examples} images.\n"
         f"Learning rate: {trainer.schedule.describe()}."
     )
 
 
-def _warn_about_preprocessing(config: Config) -> None:
-    chosen: Any = config.preprocessing
-    name = chosen.get("name") if isinstance(chosen, dict) else chosen.name
-    if config.model.preprocessing not in (None, name):
-        _log.warning(
-            "preprocessing=%s: %s was designed for preprocessing=%s; published checkpoints of it expect that.",
-            name,
-            config.model.name,
-            config.model.preprocessing,
-        )
-
-
-def _warn_about_small_copies(config: Config, preprocessing: Any) -> None:
-    short_side = config.pipeline.cache_short_side
-    size_px = getattr(preprocessing, "size_px", None)
-    if size_px is None:
-        return
-    draws = np.random.default_rng(0).random((100, max(getattr(preprocessing, "num_draws", 0), 1)), np.float32)
-    side = tf.constant(short_side)
-    windows = np.array([preprocessing.window(side, side, tf.constant(row)) for row in draws])
-    warning = explain_short_side(short_side, size_px=size_px, window_sides=windows[:, 2:].min(axis=1))
-    if warning:
-        _log.warning("%s", warning)
-
-
-def moving_averages_note(config: Config, last_step: int) -> str | None:
-    """Returns a note for a run that is too short for its batch norm's moving averages to settle."""
-    decay = build.batch_norm_decay(config)
-    # A checkpoint's averages have settled.
-    if decay is None or decay**last_step <= 0.1 or config.restore.checkpoint is not None:
-        return None
-    return (
-        f"model.batch_norm_decay={decay:g} over {last_step} steps: the moving averages of batch norm are still "
-        f"{100 * decay**last_step:.0f} % initial value at the end, so evaluation looks worse than training. Train "
-        "longer, or lower the decay (0.9 settles in about 50 steps)."
-    )
-
-
 def _say_where_everything_is(
-    config: Config, checkpoints: Checkpoints, results: Sequence[str], tracker: Tracker
+    config: Config, checkpoints: Checkpoints, keeper: BestKeeper | None, results: Sequence[str], tracker: Tracker
 ) -> None:
     lines = ["", *results, f"Run folder:  {config.run_dir}"]
     step = checkpoints.latest_step()
     if step is not None:
         lines.append(f"Checkpoint:  {checkpoints.prefix(step)}")
+    if keeper is not None:
+        lines.append(keeper.describe())
     if tracker.run_id:
         lines.append(f"MLflow run:  {tracker.run_id} in experiment {config.tracking.experiment}")
         lines.append(f"Compare:     {tracker.ui_command}")

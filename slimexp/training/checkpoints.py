@@ -91,6 +91,13 @@ class Checkpoints:
                 left.unlink(missing_ok=True)
         return self.prefix(step)
 
+    def keep_only(self, step: int) -> None:
+        """Deletes all checkpoints but that of `step`, which the folder's latest then is."""
+        others = set(self.steps()) - {step}
+        if others:
+            self._write_state([step])
+            self._delete(others)
+
     def load(self, step: int) -> dict[str, np.ndarray]:
         """Reads every value of the checkpoint of `step`.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -109,9 +110,17 @@ class Classifier:
             )
         self.store.freeze()
 
-    def __call__(self, images: tf.Tensor, *, is_training: bool) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns logits, float32 [B, num_classes], and end points for images, float32 [B, S, S, 3]."""
-        with self.store.in_use():
+    def __call__(
+        self, images: tf.Tensor, *, is_training: bool, weights: Mapping[str, Any] | None = None
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns logits, float32 [B, num_classes], and end points for images, float32 [B, S, S, 3].
+
+        Args:
+            images: The images.
+            is_training: Whether dropout is on and batch norm takes the batch's statistics.
+            weights: Variables to take instead of the own ones, by their names.
+        """
+        with self.store.in_use(), _instead(weights or {}):
             return self._network(images, is_training=is_training)
 
     def trace(self, images: tf.Tensor, *, is_training: bool) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
@@ -159,6 +168,18 @@ class Classifier:
         takes_decay = arg_scope is not None and _takes(arg_scope, "batch_norm_decay")
         if "batch_norm_decay" in self._scope_args and not takes_decay:
             raise UserError(f"model.batch_norm_decay={self._scope_args['batch_norm_decay']}: {name} has no batch norm.")
+
+
+@contextlib.contextmanager
+def _instead(weights: Mapping[str, Any]) -> Iterator[None]:
+    """Lets layers have these variables in the place of those that they ask for."""
+
+    def getter(getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
+        variable = getter(name, *args, **kwargs)
+        return weights.get(name, variable)
+
+    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), custom_getter=getter if weights else None):
+        yield
 
 
 def _takes(function: Callable[..., Any], argument: str) -> bool:

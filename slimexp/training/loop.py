@@ -48,8 +48,9 @@ def fit(
     evaluate: Callable[[int], None],
     name_examples: Callable[[np.ndarray], str],
     signals: StopSignals,
+    should_end: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains from the trainer's step to `last_step`, then saves and evaluates.
+    """Trains from the trainer's step to `last_step`, or until it should end, then saves and evaluates.
 
     Args:
         trainer: Makes the steps.
@@ -62,16 +63,18 @@ def fit(
         log, save, evaluate: Get the number of steps done.
         name_examples: From example numbers, int64 [n], to the file names, for the message about a failed step.
         signals: A stop is obeyed between two steps, after a checkpoint.
+        should_end: Asked before the first step and after each evaluation whether training is to end before `last_step`.
 
     Raises:
         UserError: If the loss or the gradient is no number, an image cannot be read, or an evaluation fails.
         Interrupted: After a signal.
     """
     step = saved = trainer.step
-    first_step = step + 1
+    first_step, evaluated = step + 1, -1
+    ends = should_end()
     with signals.deferred():
         try:
-            while step < last_step:
+            while step < last_step and not ends:
                 batch = next(feed)
                 values = _step(trainer, batch, name_examples)
                 step += 1
@@ -85,9 +88,14 @@ def fit(
                 if eval_every_steps and step % eval_every_steps == 0 and step < last_step:
                     with meter.paused(), feed.paused():
                         evaluate(step)
+                    evaluated, ends = step, should_end()
                 signals.check()
             with meter.paused(), feed.paused():
-                evaluate(step)
+                if step > saved:
+                    save(step)
+                    saved = step
+                if step > evaluated:
+                    evaluate(step)
             signals.check()
         except (Interrupted, UserError) as error:
             # The steps made so far are sound, whatever stopped them: a signal, an image, an evaluation. After a step

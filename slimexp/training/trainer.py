@@ -1,4 +1,4 @@
-"""The training step and the evaluation step of a classifier, under any `tf.distribute` strategy."""
+"""The training step of a classifier, under any `tf.distribute` strategy, and all that it changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import tensorflow as tf
 
 from slimexp import slim
 from slimexp.errors import UserError
+from slimexp.training.averages import SUFFIX, MovingAverages, average_name, has_averages
 from slimexp.training.classifier import Classifier
+from slimexp.training.inference import Inference
 from slimexp.training.losses import add_classification_losses
 from slimexp.training.optimizers import LearningRate, create_slots, named_slots
 from slimexp.training.schedules import Schedule
@@ -33,14 +35,22 @@ class Trainer:
         loss: Keyword arguments of `add_classification_losses`.
         strategy: Where the replicas are; the batches given to the steps come from its distributed datasets.
         clip_gradient_norm: Each variable's gradient is cut to this norm (as TF-Slim does it); 0 leaves them.
+        gradient_multipliers: Factors for the gradients of variables by prefixes of their names, or `heads`; of several
+            that fit, the longest counts. They act before the gradients are cut.
         check_numerics: Whether a loss or gradient that is no number raises before it reaches a weight.
         seed: For dropout, together with step, replica and layer.
         trainable_scopes: Prefixes of the variables to train, or `heads`; empty means all. The others stay as they
             are to the bit, batch norm statistics included (such a layer runs in inference mode), and have no slots.
             As in TF-Slim, their weight decay still counts in the loss.
+        moving_average_decay: Keep moving averages of the model's variables with this decay, in (0, 1), which
+            evaluation then uses; None: none.
+        evaluate_averages: Whether evaluation uses them.
+
+    Attributes:
+        inference: Evaluates the network with the weights of the moment, or their averages.
 
     Raises:
-        UserError: If a trainable scope matches nothing.
+        UserError: If a trainable scope or that of a multiplier matches nothing.
     """
 
     def __init__(
@@ -52,9 +62,12 @@ class Trainer:
         loss: Mapping[str, Any],
         strategy: tf.distribute.Strategy,
         clip_gradient_norm: float = 0.0,
+        gradient_multipliers: Mapping[str, float] | None = None,
         check_numerics: bool = True,
         seed: int = 0,
         trainable_scopes: Sequence[str] = (),
+        moving_average_decay: float | None = None,
+        evaluate_averages: bool = True,
     ) -> None:
         self.classifier = classifier
         self.strategy = strategy
@@ -80,12 +93,19 @@ class Trainer:
                 network=classifier.network.__name__,
                 kind="trainable variable",
             )
+            self._multipliers = self._factors(gradient_multipliers or {})
             learning_rate: LearningRate = lambda: schedule(self.global_step)  # noqa: E731  # Typed, and asked every step.
             self._optimizer = make_optimizer(learning_rate)
             create_slots(self._optimizer, self._trainable)
-        self._train = tf.function(self._train_replicas)
-        self._evaluate = tf.function(self._evaluate_replicas)
-        self._examine = tf.function(self._examine_replicas)
+            self._averages = (
+                None
+                if moving_average_decay is None
+                else MovingAverages(classifier.store.variables, moving_average_decay)
+            )
+        weights = self._averages.variables if self._averages and evaluate_averages else None
+        self.inference = Inference(classifier, strategy, weights=weights)
+        self._train = tf.function(self._train_replicas, autograph=False)
+        self._examine = tf.function(self._examine_replicas, autograph=False)
 
     @property
     def step(self) -> int:
@@ -113,19 +133,28 @@ class Trainer:
                 raise FloatingPointError(self._numbers(batch)) from error
             raise
 
-    def evaluation_step(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Returns `logits`, float32 [B, C], with the batch's `label`, `valid` and `index`, of all replicas together."""
-        return {key: value.numpy() for key, value in self._evaluate(batch).items()}
-
     def state(self) -> dict[str, np.ndarray]:
         """Returns everything a checkpoint holds, by TF-Slim's names."""
         return {name: variable.read_value().numpy() for name, variable in self._variables().items()}
 
     def assign(self, values: Iterable[tuple[str, np.ndarray]]) -> None:
-        """Gives variables of the model, by name, new values; on every replica."""
+        """Gives variables of the model, by name, new values, on every replica; their moving averages start anew."""
         variables = self.classifier.store.variables
         for name, value in values:
             variables[name].assign(value.astype(variables[name].dtype.as_numpy_dtype))
+            if self._averages is not None:
+                self._averages.start_from_variables([name])
+
+    def statistics(self) -> dict[str, np.ndarray]:
+        """Returns what batch norm should be moving: the statistics of all layers that are not frozen."""
+        trainable = self.classifier.store.trainable_variables
+        return {
+            name: variable.read_value().numpy()
+            for name, variable in self.classifier.store.variables.items()
+            if name not in trainable
+            and name.rpartition("/")[2] in ("moving_mean", "moving_variance")
+            and not self._is_frozen(name.rpartition("/")[0])
+        }
 
     def num_parameters(self) -> tuple[int, int]:
         """Returns the number of values that are trained, and of those that could be but are frozen."""
@@ -151,7 +180,10 @@ class Trainer:
                 f"{len(self.classifier.store.variables)} variables differ, first {'; '.join(problems[:3])}. "
                 "Go on with the settings of the run (model, dataset), or start anew in another run_dir."
             )
-        fresh, left = sorted(variables.keys() - values.keys()), values.keys() - variables.keys()
+        self._say_averages(values)
+        # Averages have been spoken of.
+        fresh = sorted(name for name in variables.keys() - values.keys() if not name.endswith(SUFFIX))
+        left = {name for name in values.keys() - variables.keys() if not name.endswith(SUFFIX)}
         if fresh or left:
             same_optimizer = _leaves(fresh) <= _leaves(values) and _leaves(left) <= _leaves(variables)
             _log.warning(
@@ -165,6 +197,21 @@ class Trainer:
         for name, variable in variables.items():
             if name in values:
                 variable.assign(values[name])
+        if self._averages is not None:
+            missing = [name for name in self._averages.variables if average_name(name) not in values]
+            self._averages.start_from_variables(missing)
+
+    def _say_averages(self, values: Mapping[str, np.ndarray]) -> None:
+        """Says if the checkpoint to go on from has moving averages and the trainer none, or the reverse."""
+        if self._averages is not None and not has_averages(values):
+            _log.warning(
+                "trainer.moving_average_decay=%g: the checkpoint has no moving averages; they start from its weights.",
+                self._averages.decay,
+            )
+        elif self._averages is None and has_averages(values):
+            _log.warning(
+                "trainer.moving_average_decay=null: the checkpoint's moving averages are left out from here on."
+            )
 
     @property
     def _trainable(self) -> list[Any]:
@@ -173,6 +220,25 @@ class Trainer:
             v for name, v in variables.items() if not self._trainable_scopes or in_scopes(name, self._trainable_scopes)
         ]
 
+    def _factors(self, multipliers: Mapping[str, float]) -> dict[str, float]:
+        """Returns the factor of each trained variable that has one."""
+        factors: dict[str, tuple[int, float]] = {}
+        variables = [_op_name(variable) for variable in self._trainable]
+        for asked, factor in multipliers.items():
+            scopes = resolve_scopes(
+                "trainer.gradient_multipliers",
+                [asked],
+                variables,
+                heads=self.classifier.head_scopes,
+                network=self.classifier.network.__name__,
+                kind="trained variable",
+            )
+            for scope in scopes:
+                for name in variables:
+                    if in_scopes(name, [scope]) and len(scope) >= factors.get(name, (0, 1.0))[0]:
+                        factors[name] = len(scope), factor
+        return {name: factor for name, (_, factor) in factors.items()}
+
     def _is_frozen(self, layer: str) -> bool:
         """Tells whether no variable below a layer's scope is trained."""
         scopes = self._trainable_scopes
@@ -180,10 +246,15 @@ class Trainer:
 
     def _variables(self) -> dict[str, Any]:
         slots = dict(named_slots(self._optimizer, self._trainable))
-        return {**self.classifier.store.variables, **slots, "global_step": self.global_step}
+        averages = {} if self._averages is None else self._averages.named()
+        return {**self.classifier.store.variables, **slots, **averages, "global_step": self.global_step}
 
     def _train_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return self._mean(self.strategy.run(self._train_replica, args=(batch,)))
+        values = self.strategy.run(self._train_replica, args=(batch,))
+        if self._averages is not None:
+            with self.strategy.scope():
+                self._averages.update(self.strategy, self.global_step.read_value())
+        return self._mean(values)
 
     def _train_replica(self, batch: Batch) -> dict[str, tf.Tensor]:
         values, update_ops = self._losses(batch)
@@ -216,6 +287,10 @@ class Trainer:
         return values, own.update_ops
 
     def _transform_gradients(self, gradients: list[Any], values: dict[str, tf.Tensor]) -> list[Any]:
+        if self._multipliers:
+            with_gradient = {_op_name(variable) for gradient, variable in gradients if gradient is not None}
+            factors = {name: factor for name, factor in self._multipliers.items() if name in with_gradient}
+            gradients = slim.learning.multiply_gradients(gradients, factors) if factors else gradients
         # The norm is that of the gradient over all replicas, before clipping.
         norm = tf.linalg.global_norm([gradient for gradient, _ in gradients if gradient is not None])
         values["gradient_norm"] = norm
@@ -226,17 +301,6 @@ class Trainer:
         checks = [tf.debugging.check_numerics(value, name) for name, value in values.items() if name != "learning_rate"]
         with tf.control_dependencies(checks):
             return [(None if g is None else tf.identity(g), variable) for g, variable in gradients]
-
-    def _evaluate_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
-        def replica(batch: Batch) -> dict[str, tf.Tensor]:
-            logits, _ = self.classifier(batch["image"], is_training=False)
-            # As a number, since the replicas' values can be gathered only of such types.
-            valid = tf.cast(batch["valid"], tf.int32)
-            return {"logits": logits, "label": batch["label"], "valid": valid, "index": batch["index"]}
-
-        values = self.strategy.run(replica, args=(batch,))
-        gathered = {key: self.strategy.gather(value, axis=0) for key, value in values.items()}
-        return {**gathered, "valid": tf.cast(gathered["valid"], tf.bool)}
 
     def _examine_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
         def replica(batch: Batch) -> dict[str, tf.Tensor]:
@@ -257,3 +321,7 @@ class Trainer:
 
 def _leaves(names: Iterable[str]) -> set[str]:
     return {name.rpartition("/")[2] for name in names}
+
+
+def _op_name(variable: Any) -> str:
+    return variable.name.partition(":")[0]

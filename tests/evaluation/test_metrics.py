@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import precision_recall_fscore_support
 
 from slimexp.errors import UserError
 from slimexp.evaluation.metrics import Accumulator
@@ -96,6 +97,40 @@ def test_multi_by_hand() -> None:
     row = accumulator.predictions()[1]
     assert (row["truth"], row["dont_care"]) == ((), ("cat",))
     assert row["best"][0] == ("cat", pytest.approx(1 / (1 + math.exp(-9))))
+
+
+def test_the_threshold_of_multi_by_hand() -> None:
+    """Probabilities 0.9, 0.7 and 0.2 with truths +, - and +: above 0.8 only the first is predicted."""
+    logits = np.log([[9.0], [7 / 3], [1 / 4]])
+    labels = np.array([[1], [-1], [1]], np.int8)
+    results = {}
+    for threshold in (0.1, 0.5, 0.8):
+        accumulator = Accumulator("multi", ("a",), threshold=threshold)
+        accumulator.update(logits, labels, np.ones(3, bool), np.arange(3))
+        summary, (row,) = accumulator.summarize(), accumulator.per_class()
+        results[threshold] = (summary["eval/precision"], summary["eval/recall"])
+        assert (row["precision"], row["recall"], row["f1"]) == pytest.approx((*results[threshold], summary["eval/f1"]))
+        assert row["counted"] == 3
+    assert results == {
+        0.1: pytest.approx((2 / 3, 1)),
+        0.5: pytest.approx((1 / 2, 1 / 2)),
+        0.8: pytest.approx((1, 1 / 2)),
+    }
+    with pytest.raises(UserError, match=r"evaluation.threshold=1 has to lie between 0 and 1"):
+        Accumulator("multi", ("a",), threshold=1)
+
+
+def test_many_labels_agree_with_scikit_learn() -> None:
+    random = np.random.default_rng(2)
+    logits = random.normal(size=(30, 50)).astype(np.float32)
+    labels = random.integers(-1, 2, (30, 50)).astype(np.int8)
+    accumulator = fill("multi", logits, labels, tuple(map(str, range(50))), batch=30)
+    for c, row in enumerate(accumulator.per_class()):
+        counted = labels[:, c] != 0
+        theirs = precision_recall_fscore_support(
+            labels[counted, c] > 0, logits[counted, c] >= 0, labels=[True], average=None, zero_division=0.0
+        )
+        assert (row["precision"], row["recall"], row["f1"]) == pytest.approx([float(value[0]) for value in theirs[:3]])
 
 
 @pytest.mark.parametrize("task", ["single", "multi"])

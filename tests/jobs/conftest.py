@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tensorflow.python.framework import config as tf_config
 from slimexp.config import CONFIG_DIR, Config
 from slimexp.dataset import load_digits
 from slimexp.jobs import train
+from slimexp.tracking.location import resolve_uri
+from slimexp.tracking.mlflow_store import open_store
 from slimexp.validation import validate
 
 TINY = ["trainer.max_steps=4", "trainer.eval_every_steps=0", "pipeline.batch_size=8", "trainer.log_every_steps=1"]
@@ -38,23 +41,39 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tracking database without a run; making one takes seconds, copying it none."""
+    folder = tmp_path_factory.mktemp("store")
+    open_store(resolve_uri(f"sqlite:///{folder}/mlflow.db", folder), "none")
+    return folder / "mlflow.db"
+
+
 class Job:
     """Composes and runs training jobs below one folder."""
 
-    def __init__(self, folder: Path, cache_dir: Path) -> None:
+    def __init__(self, folder: Path, cache_dir: Path, empty_store: Path) -> None:
         self.folder = folder
         self.run_dir = folder / "run"
         self.uri = f"sqlite:///{folder}/mlflow.db"
         self._cache_dir = cache_dir
+        self._empty_store = empty_store
 
     def config(self, *overrides: str) -> Config:
         ConfigStore.instance().store(name="schema", node=Config)
+        self.prepare_store()
         fixed = [f"run_dir={self.run_dir}", f"tracking.uri={self.uri}"]
         if not any(override.startswith("dataset=") for override in overrides):
             fixed.append(f"dataset.cache_dir={self._cache_dir}")
         with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
             composed = compose("config", [*fixed, *overrides])
         return validate(composed, start_dir=self.folder)
+
+    def prepare_store(self) -> None:
+        """Puts an empty database where the jobs will look for one."""
+        database = Path(self.uri.removeprefix("sqlite:///"))
+        if not database.exists():
+            shutil.copy(self._empty_store, database)
 
     def train(self, *overrides: str) -> None:
         config = self.config(*overrides)
@@ -72,10 +91,10 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(tmp_path: Path, cache_dir: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A folder to run jobs in."""
     monkeypatch.chdir(tmp_path)
-    return Job(tmp_path, cache_dir)
+    return Job(tmp_path, cache_dir, empty_store)
 
 
 @pytest.fixture

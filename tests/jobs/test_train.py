@@ -23,6 +23,9 @@ from slimexp.jobs.lock import exclusive
 from slimexp.tracking import Tracker, read_metrics
 from slimexp.training.schedules import Schedule
 from tests.jobs.conftest import TINY
+from tests.jobs.tiny import MODEL
+
+SMALL = [*TINY, *MODEL, "evaluation.batch_size=120"]
 
 
 def checkpoint_bytes(run_dir: Path, step: int) -> bytes:
@@ -72,17 +75,17 @@ def test_a_run_leaves_everything_behind(job, capsys):
 
 
 def test_a_stopped_run_goes_on_to_the_bytes_of_an_uninterrupted_one(job, tmp_path):
-    job.train("trainer.max_steps=60", "trainer.eval_every_steps=20", f"run_dir={tmp_path}/whole")
+    job.train("trainer.max_steps=24", "trainer.eval_every_steps=8", f"run_dir={tmp_path}/whole")
     job.run_dir = tmp_path / "halves"
     job.uri = f"sqlite:///{tmp_path}/halves.db"
-    job.train("trainer.max_steps=30", "trainer.eval_every_steps=20")
+    job.train("trainer.max_steps=12", "trainer.eval_every_steps=8")
     (first,) = job.runs()
-    job.train("trainer.max_steps=60", "trainer.eval_every_steps=20")
+    job.train("trainer.max_steps=24", "trainer.eval_every_steps=8")
     (second,) = job.runs()
     assert second.info.run_id == first.info.run_id
     assert second.info.status == "FINISHED"
-    assert second.data.tags["resume.1.trainer.max_steps"] == "60"
-    assert checkpoint_bytes(tmp_path / "halves", 60) == checkpoint_bytes(tmp_path / "whole", 60)
+    assert second.data.tags["resume.1.trainer.max_steps"] == "24"
+    assert checkpoint_bytes(tmp_path / "halves", 24) == checkpoint_bytes(tmp_path / "whole", 24)
 
     whole = {row.step: row.metrics for row in read_metrics(tmp_path / "whole" / "metrics.jsonl")}
     rows = read_metrics(tmp_path / "halves" / "metrics.jsonl")
@@ -95,9 +98,9 @@ def test_a_stopped_run_goes_on_to_the_bytes_of_an_uninterrupted_one(job, tmp_pat
 
 
 def test_a_run_that_is_done_says_so_and_changes_nothing(job, caplog):
-    job.train(*TINY)
+    job.train(*SMALL)
     before = checkpoint_bytes(job.run_dir, 4), job.history("eval/loss")
-    job.train(*TINY)
+    job.train(*SMALL)
     assert "The run is at step 4, and trainer asks for 4: nothing is left to train" in caplog.text
     assert (checkpoint_bytes(job.run_dir, 4), job.history("eval/loss")) == before
     assert job.runs()[0].info.status == "FINISHED"
@@ -105,10 +108,10 @@ def test_a_run_that_is_done_says_so_and_changes_nothing(job, caplog):
 
 def test_resume_can_be_forbidden_and_demanded(job):
     with pytest.raises(UserError, match=r"trainer\.resume=must: .*checkpoints has no checkpoint to go on from"):
-        job.train(*TINY, "trainer.resume=must")
-    job.train(*TINY)
+        job.train(*SMALL, "trainer.resume=must")
+    job.train(*SMALL)
     with pytest.raises(UserError, match=r"trainer\.resume=never: .*checkpoints has a checkpoint of step 4"):
-        job.train(*TINY, "trainer.resume=never")
+        job.train(*SMALL, "trainer.resume=never")
     assert job.runs()[-1].info.status == "FINISHED"
 
 
@@ -123,10 +126,10 @@ def test_another_network_cannot_go_on_from_it(job):
 
 
 def test_what_changed_since_is_said(job, caplog):
-    job.train(*TINY)
-    job.train(*TINY, "trainer.max_steps=6", "pipeline.threads=2")
+    job.train(*SMALL)
+    job.train(*SMALL, "trainer.max_steps=6", "pipeline.threads=2")
     assert "Changed since" not in caplog.text
-    job.train(*TINY, "trainer.max_steps=8", "seed=3", "optimizer=sgd")
+    job.train(*SMALL, "trainer.max_steps=8", "seed=3", "optimizer=sgd")
     assert "seed 0 -> 3" in caplog.text
     assert "optimizer.name rmsprop -> sgd" in caplog.text
     assert "the images come in another order" in caplog.text
@@ -137,10 +140,10 @@ def test_what_changed_since_is_said(job, caplog):
 
 def test_other_settings_from_an_earlier_checkpoint_on_make_a_new_run_in_the_store(job):
     """Else the store would hold the old branch's metrics for the new one's steps."""
-    job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
+    job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
     for part in (job.run_dir / "checkpoints").glob("model.ckpt-4*"):
         part.unlink()
-    job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2", "learning_rate.initial=0.0001")
+    job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2", "learning_rate.initial=0.0001")
     old, new = job.runs()
     assert {old.info.status, new.info.status} == {"FINISHED"}
     client = mlflow.MlflowClient(job.uri)
@@ -150,6 +153,7 @@ def test_other_settings_from_an_earlier_checkpoint_on_make_a_new_run_in_the_stor
     assert sorted(sent) == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_kill_before_the_first_checkpoint_does_not_leave_a_second_run(job):
     process = processes(job, *ENDLESS, "trainer.save_every_steps=100000")
     wait_for_step(process, 10)
@@ -180,9 +184,9 @@ def test_an_evaluation_that_a_stop_left_out_is_made_up_for(job, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Evaluator, "evaluate", stopped)
         with pytest.raises(Interrupted):
-            job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
+            job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
     assert job.runs()[0].info.status == "KILLED"
-    job.train(*TINY, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
+    job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
     assert [step for step, _ in job.history("eval/loss")] == [2, 4]
 
 
@@ -195,7 +199,7 @@ def test_a_signal_while_the_store_is_opened_stops_the_run(job, monkeypatch):
 
     monkeypatch.setattr(Tracker, "start", signalled)
     with pytest.raises(Interrupted):
-        job.train(*TINY)
+        job.train(*SMALL)
     assert [run.info.status for run in job.runs()] == ["KILLED"]
 
 
@@ -207,17 +211,18 @@ def test_a_signal_when_all_is_done_leaves_it_finished(job, monkeypatch):
         return finish(self, *arguments)
 
     monkeypatch.setattr(Tracker, "finish", signalled)
-    job.train(*TINY)
+    job.train(*SMALL)
     assert [run.info.status for run in job.runs()] == ["FINISHED"]
 
 
 def test_two_runs_cannot_share_a_folder(job):
     job.run_dir.mkdir()
     with exclusive(job.run_dir), pytest.raises(UserError, match=r"run_dir=.*run: another run is writing there now"):
-        job.train(*TINY)
+        job.train(*SMALL)
 
 
 def processes(job, *overrides):
+    job.prepare_store()
     arguments = [f"run_dir={job.run_dir}", f"tracking.uri={job.uri}", f"dataset.cache_dir={job._cache_dir}", *overrides]
     return subprocess.Popen(
         [sys.executable, "-m", "slimexp", *arguments],
@@ -238,7 +243,13 @@ def wait_for_step(process, step):
 ENDLESS = ["trainer.max_steps=100000", "trainer.save_every_steps=20", "trainer.log_every_steps=5"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
+        pytest.param(signal.SIGINT, 130, id="SIGINT", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stop_signal_saves_and_ends_the_run_as_killed(job, number, code):
     process = processes(job, *ENDLESS, "trainer.save_every_steps=100000")
     wait_for_step(process, 10)
@@ -257,6 +268,7 @@ def test_a_stop_signal_saves_and_ends_the_run_as_killed(job, number, code):
     assert job.runs()[0].info.status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_after_a_kill_without_warning_it_goes_on_from_the_last_checkpoint(job, tmp_path):
     process = processes(job, *ENDLESS)
     wait_for_step(process, 30)
@@ -275,6 +287,7 @@ def test_after_a_kill_without_warning_it_goes_on_from_the_last_checkpoint(job, t
     assert checkpoint_bytes(tmp_path / "whole", last) == ours
 
 
+@pytest.mark.slow
 def test_processes_come_to_the_same_bytes_with_a_deep_network_too(job, tmp_path):
     """Two of them, as the graph is rewritten in another way from process to process if nothing is done about it."""
     for name in ("one", "two"):
@@ -285,7 +298,7 @@ def test_processes_come_to_the_same_bytes_with_a_deep_network_too(job, tmp_path)
     assert checkpoint_bytes(tmp_path / "one", 4) == checkpoint_bytes(tmp_path / "two", 4)
 
 
-LISTED = ["dataset=listfile", "dataset.train_list=train.txt", "dataset.num_classes=3", *TINY]
+LISTED = ["dataset=listfile", "dataset.train_list=train.txt", "dataset.num_classes=3", *SMALL]
 
 
 @pytest.mark.parametrize(
@@ -329,6 +342,7 @@ def test_fewer_images_than_a_batch_are_refused(job, photos):
     assert job.runs()[0].info.status == "FAILED"
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_ends_in_one_message_and_a_failed_run(job):
     (job.folder / "file").touch()
     job.run_dir = job.folder / "file" / "run"
@@ -388,6 +402,7 @@ def test_without_held_out_examples_nothing_is_evaluated(job, photos, caplog):
     assert not (job.run_dir / "predictions.csv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "scope", "size"), [("vgg16", "vgg_16/conv1/conv1_1", 32), ("inception", "InceptionV3/AuxLogits", 75)]
 )
@@ -439,6 +454,23 @@ def test_own_network_and_preprocessing_by_their_names(job, caplog):
     assert "preprocessing=own: lenet was designed for preprocessing=lenet" in caplog.text
 
 
+def test_two_clones_share_the_batch_and_make_the_run_of_one(job, caplog):
+    """The net has neither batch norm nor dropout, which would see half a batch each."""
+    caplog.set_level("INFO")
+    model = ["model.network._target_=tests.jobs.test_train.own_network", "model.image_size=16", "tracking=none"]
+    for number in (1, 2):
+        job.train(*SMALL, *model, f"trainer.num_clones={number}", f"run_dir={job.folder}/{number}")
+    assert "Batches: 8 images = 8 x 1 replica on the CPU" in caplog.text
+    assert "Batches: 8 images = 4 x 2 replicas on the CPU" in caplog.text
+    rows = [
+        [row.metrics for row in read_metrics(job.folder / number / "metrics.jsonl") if "train/loss" in row.metrics]
+        for number in ("1", "2")
+    ]
+    for name in ("train/loss", "train/learning_rate", "train/gradient_norm"):
+        one, two = ([metrics[name] for metrics in of_run] for of_run in rows)
+        assert two == pytest.approx(one, rel=1e-4)
+
+
 class Halving(Schedule):
     """Half the rate every step."""
 
@@ -447,7 +479,7 @@ class Halving(Schedule):
 
 
 def test_an_own_schedule_is_a_schedule(job):
-    config = job.config(*TINY)
+    config = job.config(*SMALL)
     config.learning_rate = {"_target_": "tests.jobs.test_train.Halving", "name": "own", "initial": 0.5}
     job.run_dir.mkdir()
     train.run(config)
@@ -467,8 +499,8 @@ class Counter:
 
 def test_class_weights_fit_the_classes(job):
     with pytest.raises(UserError, match=r"loss\.class_weights=\[1\.0, 2\.0\]: 2 weights for 10 classes"):
-        job.train(*TINY, "loss.class_weights=[1.0,2.0]")
-    job.train(*TINY, "loss.class_weights=balanced", f"run_dir={job.folder}/balanced")
+        job.train(*SMALL, "loss.class_weights=[1.0,2.0]")
+    job.train(*SMALL, "loss.class_weights=balanced", f"run_dir={job.folder}/balanced")
 
 
 def test_epochs_count_with_the_batch(job):
@@ -485,13 +517,13 @@ def test_a_signal_before_the_first_step_ends_the_run_as_killed(job, monkeypatch)
 
     monkeypatch.setattr(build, "dataset", interrupted)
     with pytest.raises(Interrupted):
-        job.train(*TINY)
+        job.train(*SMALL)
     assert job.runs()[0].info.status == "KILLED"
 
 
 def test_metrics_do_not_depend_on_the_thread_counts(job, tmp_path):
-    job.train(*TINY, "pipeline.threads=1", "pipeline.readers=1", f"run_dir={tmp_path}/one", "tracking=none")
-    job.train(*TINY, "pipeline.threads=8", "pipeline.readers=8", f"run_dir={tmp_path}/eight", "tracking=none")
+    job.train(*SMALL, "pipeline.threads=1", "pipeline.readers=1", f"run_dir={tmp_path}/one", "tracking=none")
+    job.train(*SMALL, "pipeline.threads=8", "pipeline.readers=8", f"run_dir={tmp_path}/eight", "tracking=none")
     assert checkpoint_bytes(tmp_path / "one", 4) == checkpoint_bytes(tmp_path / "eight", 4)
     one, eight = (
         [

@@ -103,6 +103,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         Checkpoints(tmp_path / "file" / "checkpoints").save(7, VALUES)
 
 
+@pytest.mark.slow
 def test_a_kill_while_saving_leaves_the_last_complete_one(tmp_path):
     script = textwrap.dedent(
         """

@@ -173,7 +173,7 @@ def test_a_frozen_body_gives_in_training_what_it_gives_in_evaluation(pretrained)
         "index": tf.range(BATCH),
         "valid": tf.fill([BATCH], True),
     }
-    logits = trainer.evaluation_step(batch)["logits"]
+    logits = trainer.inference.step(batch)["logits"]
     expected = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label"], logits=logits)
     assert float(trainer.train_step(batch)["loss"]) == pytest.approx(float(tf.reduce_mean(expected)), rel=1e-5)
 

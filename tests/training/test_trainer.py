@@ -160,13 +160,29 @@ def test_moving_averages_move_in_training_and_stay_in_evaluation():
     steps(trainer, 1)
     moved = trainer.state()["small/conv/BatchNorm/moving_mean"]
     assert (moved != before).all()
-    trainer.evaluation_step(next(feed(trainer, batch())))
+    trainer.inference.step(next(feed(trainer, batch())))
     np.testing.assert_array_equal(trainer.state()["small/conv/BatchNorm/moving_mean"], moved)
+
+
+def test_an_overfitted_batch_is_as_good_in_inference_mode():
+    """Once the moving statistics have settled, which is what a run that is too short for its decay is warned of."""
+
+    def network(images, num_classes, is_training):
+        return small_net(images, num_classes, is_training, dropout_keep_prob=1.0)
+
+    trainer = made(network)
+    batches = feed(trainer, batch())
+    for _ in range(60):
+        loss = float(trainer.train_step(next(batches))["loss"])
+    logits = trainer.inference.step(next(batches))["logits"].astype(np.float64)
+    chosen = logits[np.arange(BATCH), batch()["label"]]
+    assert np.mean(np.log(np.exp(logits).sum(axis=1)) - chosen) == pytest.approx(loss, rel=0.1)
+    assert loss < 0.2
 
 
 def test_evaluation_has_no_dropout_and_keeps_the_rows_in_order():
     trainer = made()
-    one, two = (trainer.evaluation_step(next(feed(trainer, batch(1)))) for _ in range(2))
+    one, two = (trainer.inference.step(next(feed(trainer, batch(1)))) for _ in range(2))
     np.testing.assert_array_equal(one["logits"], two["logits"])
     assert one["logits"].shape == (BATCH, CLASSES)
     assert one["index"].tolist() == [0, 1, 2, 3]
@@ -184,7 +200,7 @@ def test_two_replicas_make_the_steps_of_one():
     assert ours.keys() == theirs.keys()
     for name in theirs:
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-6)
-    evaluated = mirrored.evaluation_step(next(feed(mirrored, batch(1))))
+    evaluated = mirrored.inference.step(next(feed(mirrored, batch(1))))
     assert evaluated["index"].tolist() == [0, 1, 2, 3]
 
 
@@ -207,6 +223,32 @@ def test_clipping_bounds_each_step():
     for name, value in trainer.state().items():
         if name != "global_step":
             assert np.linalg.norm(value - before[name]) <= 0.1 * 0.001 * (1 + 1e-4)
+
+
+def test_gradients_are_multiplied_by_the_factor_of_their_longest_scope():
+    """One step of plain descent moves each variable by the rate times its gradient."""
+
+    def moves(**changes):
+        trainer = made(with_head, name="sgd", settings={}, **changes)
+        before = trainer.state()
+        values = steps(trainer, 1)[0]
+        after = trainer.state()
+        return {name: after[name] - before[name] for name in trainer.classifier.store.trainable_variables}, values
+
+    plain, values = moves()
+    factors = {"small": 0.5, "heads": 10.0, "small/logits/biases": 0.0}
+    multiplied, their_values = moves(gradient_multipliers=factors)
+    expected = {"small/logits/weights": 10.0, "small/logits/biases": 0.0}
+    for name, move in plain.items():
+        np.testing.assert_allclose(multiplied[name], expected.get(name, 0.5) * move, rtol=1e-4, atol=1e-7)
+    assert their_values["loss"] == values["loss"]
+    assert their_values["gradient_norm"] > values["gradient_norm"]
+    with pytest.raises(
+        UserError, match=r"trainer\.gradient_multipliers=\[big\]: no trained variable of plain_net begins"
+    ):
+        made(plain_net, gradient_multipliers={"big": 2.0})
+    with pytest.raises(UserError, match=r"(?s)gradient_multipliers=\[small/conv\]: no trained variable.*small/logits"):
+        made(with_head, gradient_multipliers={"small/conv": 2.0}, trainable_scopes=["heads"])
 
 
 def poisoned(trainer):
@@ -261,6 +303,74 @@ def test_another_optimizer_starts_its_slots_anew_and_says_so(caplog):
     trainer.restore(state)
     assert "The optimizer is not the one of the checkpoint: 10 of its slots start" in caplog.text
     np.testing.assert_array_equal(trainer.state()["small/conv/weights"], state["small/conv/weights"])
+
+
+AVERAGE = "/ExponentialMovingAverage"
+
+
+def test_averages_are_evaluated_saved_and_gone_on_with_to_the_bit():
+    trainer = made(moving_average_decay=0.9)
+    steps(trainer, 3)
+    state = trainer.state()
+    names = set(trainer.classifier.store.variables)
+    assert {name + AVERAGE for name in names} <= set(state)
+    assert not np.array_equal(state["small/conv/weights"], state["small/conv/weights" + AVERAGE])
+
+    averaged = made()  # A trainer without averages, whose weights are those.
+    averaged.assign((name, state[name + AVERAGE]) for name in names)
+    last = made()
+    last.assign((name, state[name]) for name in names)
+    of_averages, of_weights = (t.inference.step(next(feed(t, batch(1))))["logits"] for t in (averaged, last))
+    np.testing.assert_array_equal(trainer.inference.step(next(feed(trainer, batch(1))))["logits"], of_averages)
+    assert np.abs(of_averages - of_weights).max() > 1e-3
+    np.testing.assert_array_equal(trainer.state()["small/conv/weights"], state["small/conv/weights"])
+
+    again = made(moving_average_decay=0.9, evaluate_averages=False)
+    again.restore(state)
+    np.testing.assert_array_equal(again.inference.step(next(feed(again, batch(1))))["logits"], of_weights)
+    assert steps(again, 2, first=3) == steps(trainer, 2, first=3)
+    for name, value in trainer.state().items():
+        np.testing.assert_array_equal(again.state()[name], value)
+
+
+def test_averages_that_are_switched_on_later_start_from_the_weights(caplog):
+    plain = made(plain_net)
+    steps(plain, 1)
+    state = plain.state()
+    trainer = made(plain_net, moving_average_decay=0.9)
+    trainer.restore(state)
+    assert "trainer.moving_average_decay=0.9: the checkpoint has no moving averages; they start from" in caplog.text
+    for name in trainer.classifier.store.variables:
+        np.testing.assert_array_equal(trainer.state()[name + AVERAGE], state[name])
+    caplog.clear()
+    made(plain_net).restore(trainer.state())
+    assert "trainer.moving_average_decay=null: the checkpoint's moving averages are left out" in caplog.text
+    assert "slots" not in caplog.text
+
+
+def test_a_frozen_layers_averages_are_its_weights():
+    trainer = made(trainable_scopes=["heads"], network=with_head, moving_average_decay=0.9)
+    steps(trainer, 2)
+    state = trainer.state()
+    for name in ("small/conv/weights", "small/conv/BatchNorm/moving_mean"):
+        np.testing.assert_array_equal(state[name], state[name + AVERAGE])
+    assert not np.array_equal(state["small/logits/weights"], state["small/logits/weights" + AVERAGE])
+    assert trainer.statistics() == {}
+
+
+def with_head(images, num_classes, is_training):
+    return small_net(images, num_classes, is_training)
+
+
+with_head.head_scopes = ("small/logits",)
+
+
+def test_the_statistics_are_those_of_batch_norm():
+    trainer = made()
+    before = trainer.statistics()
+    assert set(before) == {"small/conv/BatchNorm/moving_mean", "small/conv/BatchNorm/moving_variance"}
+    steps(trainer, 1)
+    assert all((value != before[name]).any() for name, value in trainer.statistics().items())
 
 
 def sized(default=None, least=1):

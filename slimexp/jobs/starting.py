@@ -1,0 +1,129 @@
+"""Starts a job whose configuration is known to be valid, and says what went wrong if it fails.
+
+Nothing heavy is imported here: TensorFlow and MLflow come with the job's own module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from slimexp.config import Config
+from slimexp.errors import Interrupted, UserError
+
+__all__ = ["Outcome", "report", "start", "tensorflow_notes_to", "wants_traceback"]
+
+_LOG_FILE = "slimexp.log"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        exit_code: 0 when its work was done; as in a shell, 128 + N after signal N.
+        reason: Why it ended otherwise.
+    """
+
+    exit_code: int = 0
+    reason: str = ""
+
+
+def wants_traceback() -> bool:
+    """Tells whether the user has set HYDRA_FULL_ERROR=1; `app.main` sets that variable for its own purposes."""
+    return os.environ.get("SLIMEXP_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR")) == "1"
+
+
+def start(
+    make_config: Callable[[], Config], overrides: Sequence[str], run_dir: Path, *, go_on: str, show_traceback: bool
+) -> Outcome:
+    """Runs a job; everything that can go wrong is said here, on the screen and, with its traceback, in the log.
+
+    Args:
+        make_config: Returns the configuration, or raises a `UserError`.
+        overrides: What the command changed, for the run's name.
+        run_dir: The run's folder.
+        go_on: What to enter to go on after an interruption.
+        show_traceback: Whether to show tracebacks on the screen as well: those of faults that no user can mend. With
+            HYDRA_FULL_ERROR=1 all of them are shown.
+
+    Returns:
+        How it ended.
+    """
+    try:
+        config = make_config()
+        with tensorflow_notes_to(run_dir / _LOG_FILE):
+            job = _job(config)
+        job(config, list(overrides))
+    except (Interrupted, KeyboardInterrupt) as error:
+        how = str(error) or "interrupted"
+        print(f"slimexp: {how}. To go on: {go_on}", file=sys.stderr, flush=True)
+        return Outcome(128 + getattr(error, "signum", 2), how)
+    except UserError as error:
+        _keep_traceback(run_dir, error, show=wants_traceback())
+        return report(error)
+    except SystemExit as error:
+        # Whatever its code: a job that has done its work returns.
+        _keep_traceback(run_dir, error, show=wants_traceback())
+        text = error.code if isinstance(error.code, str) else f"sys.exit({'' if error.code is None else error.code})"
+        return report(f"the job was left by {text} before its work was done.", exit_code=_code_of(error))
+    except Exception as error:
+        log_file = _keep_traceback(run_dir, error, show=show_traceback or wants_traceback())
+        summary = f"unexpected {type(error).__name__}: {error}"
+        report(f"{summary}\nThis is a fault of slimexp or of code that it was given. The traceback is in {log_file}.")
+        return Outcome(1, summary)
+    return Outcome()
+
+
+def report(error: object, exit_code: int = 1) -> Outcome:
+    """Prints an error and returns it as an outcome."""
+    print(f"slimexp: error: {error}", file=sys.stderr, flush=True)
+    return Outcome(exit_code, str(error))
+
+
+def _code_of(error: SystemExit) -> int:
+    return error.code if isinstance(error.code, int) and 0 < error.code < 128 else 1
+
+
+@contextlib.contextmanager
+def tensorflow_notes_to(log_file: Path) -> Iterator[None]:
+    """Sends what TensorFlow's C++ parts print while they are imported, and look for a GPU, to a file."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    screen = os.dup(2)
+    try:
+        with open(log_file, "ab") as file:
+            os.dup2(file.fileno(), 2)
+            yield
+            tensorflow = sys.modules.get("tensorflow")
+            if tensorflow is not None:
+                tensorflow.config.list_physical_devices()
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+
+
+def _job(config: Config) -> Any:
+    """Imports the job's function."""
+    module, _, name = config.job._target_.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"job._target_={config.job._target_}: cannot be imported: {error}") from error
+
+
+def _keep_traceback(run_dir: Path, error: BaseException, *, show: bool) -> Path:
+    """Writes the traceback to the run's log file, and to the screen if it is to be shown."""
+    log_file = run_dir / _LOG_FILE
+    with contextlib.suppress(OSError), open(log_file, "a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    if show:
+        traceback.print_exception(error)
+    return log_file

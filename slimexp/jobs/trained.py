@@ -1,0 +1,130 @@
+"""A trained network with what belongs to it, for the jobs that use one: from a run, or from any other checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from slimexp.config import Config
+from slimexp.dataset.split import Dataset
+from slimexp.errors import UserError
+from slimexp.jobs import build
+from slimexp.jobs.auto import AUTO
+from slimexp.jobs.notes import warn_about_preprocessing
+from slimexp.jobs.of_run import find_run
+from slimexp.jobs.record import earlier_run
+from slimexp.jobs.restoring import restore_rules
+from slimexp.pipeline import PipelineSettings
+from slimexp.pipeline.doctor.cpus import available_cpus, whole_cpus
+from slimexp.training.checkpoint_file import CheckpointFile
+from slimexp.training.checkpoint_watch import step_of
+from slimexp.training.classifier import Classifier, choose_image_size
+from slimexp.training.weights import load_weights
+
+__all__ = ["Trained", "load_trained", "pipeline_settings", "source_tags"]
+
+_log = logging.getLogger("slimexp")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A network with its weights.
+
+    Attributes:
+        classifier: The network; its variables have the checkpoint's values.
+        data: What it was trained for.
+        image_size: The images' side in pixels.
+        preprocessing: That of evaluation.
+        checkpoint: Where the weights are from.
+        step: The checkpoint's step; None if it does not say.
+        weights: `last`, or `averages` if these are the moving averages.
+    """
+
+    classifier: Classifier
+    data: Dataset
+    image_size: int
+    preprocessing: Any
+    checkpoint: CheckpointFile
+    step: int | None
+    weights: str
+
+
+def load_trained(config: Config, path: str, *, key: str, strategy: tf.distribute.Strategy) -> Trained:
+    """Builds the configured network and gives it a checkpoint's weights.
+
+    Args:
+        config: Checked; that of the run whose checkpoint it is, where it is a run's.
+        path: The checkpoint, or a folder for its latest.
+        key: The configuration key of `path`, for messages.
+        strategy: Where the variables are to be.
+
+    Raises:
+        UserError: If the checkpoint cannot be read or does not fit, or the dataset cannot be loaded.
+    """
+    checkpoint = CheckpointFile(path, key=key)
+    build.check_targets(config)
+    warn_about_preprocessing(config)
+    data = _dataset(config, key, path)
+    image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
+    preprocessing = build.preprocessing(config, size_px=image_size, is_training=False)
+    classifier = build.classifier(config, num_classes=data.num_classes, image_size=image_size)
+    with strategy.scope():
+        classifier.build()
+    averages = load_weights(
+        classifier,
+        checkpoint,
+        use_averages=config.evaluation.use_averages,
+        name_map=restore_rules(config).name_map,
+        key=key,
+    )
+    kind = "the moving averages of the weights" if averages else "the weights"
+    _log.info("Using %s of %s.", kind, checkpoint.describe())
+    weights = "averages" if averages else "last"
+    return Trained(classifier, data, image_size, preprocessing, checkpoint, _step(checkpoint), weights)
+
+
+def pipeline_settings(config: Config, *, batch_size: int | None = None) -> PipelineSettings:
+    """Returns the pipeline's numbers for a job that is too short to measure what `auto` should be: one a core."""
+    count = whole_cpus(available_cpus())
+    pipeline = config.pipeline
+    threads, readers = (count if number == AUTO else number for number in (pipeline.threads, pipeline.readers))
+    config = dataclasses.replace(config, pipeline=dataclasses.replace(pipeline, threads=threads, readers=readers))
+    return build.pipeline_settings(config, batch_size=batch_size)
+
+
+def source_tags(trained: Trained) -> dict[str, str]:
+    """Returns the tags that lead from a job's run to the run that was trained."""
+    checkpoint = trained.checkpoint.prefix
+    tags = {"source.checkpoint": checkpoint, "source.weights": trained.weights}
+    run = find_run(Path(checkpoint))
+    if run is not None:
+        tags["source.run_dir"] = str(run)
+        run_id = earlier_run(run).get("run_id")
+        tags.update({"source.run_id": run_id} if run_id else {})
+    return tags
+
+
+def _dataset(config: Config, key: str, path: str) -> Dataset:
+    """Loads the dataset for its classes; whether all its files are there does not matter here."""
+    option: Any = config.dataset
+    if getattr(option, "check_files", None):
+        option = dataclasses.replace(option, check_files=False)
+    try:
+        return build.dataset(dataclasses.replace(config, dataset=option))
+    except UserError as error:
+        raise UserError(
+            f"{key}={path}: the classes are those of the dataset that it was trained on, which cannot be loaded: "
+            f"{error}\nAn export (job=export) carries its classes with it."
+        ) from error
+
+
+def _step(checkpoint: CheckpointFile) -> int | None:
+    if "global_step" in checkpoint.variables:
+        ((_, value),) = checkpoint.read(["global_step"])
+        return int(np.asarray(value))
+    return step_of(checkpoint.prefix)
