@@ -28,7 +28,7 @@ def test_help_shows_groups_and_five_commands(tmp_path):
     done = slimexp("--help", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.count("python -m slimexp") == 5
-    for group in ("dataset: digits, image_folder, listfile", "model: alexnet, cifarnet", "optimizer: adadelta"):
+    for group in ("dataset: cifar10, digits, flowers", "model: alexnet, cifarnet", "optimizer: adadelta"):
         assert group in done.stdout
 
 
@@ -97,12 +97,66 @@ def test_nothing_heavy_is_imported_before_the_configuration_is_valid(tmp_path, a
 
 def test_a_sweep_runs_every_job_and_fails_if_one_did(tmp_path):
     small = ["trainer=debug", "tracking=none", f"output_root={tmp_path}/out", f"dataset.cache_dir={tmp_path}/cache"]
-    done = slimexp("-m", "model.image_size=28,3,32", *small, cwd=tmp_path)
+    done = slimexp("-m", "model.image_size=28,3", *small, cwd=tmp_path)
     assert done.returncode == 1
     assert "slimexp: error: model.image_size=3: lenet needs 4 pixels or more" in done.stderr
     assert "Traceback" not in done.stderr
     finished = sorted(path.parent.name for path in (tmp_path / "out" / "sweeps").glob("*/*/*/predictions.csv"))
-    assert finished == ["0", "2"]
+    assert finished == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["learning_rate.initial=0.1,-1,-2"],
+            "2 of 3 jobs cannot be run; none was begun.\njob 1: learning_rate.initial=-1.0: must be above 0.\njob 2:",
+        ),
+        (["model=lenet,vg16"], "job 1: model=vg16: there is no such option; the nearest is vgg16, of alexnet,"),
+        (
+            ["learning_rate.initial=interval(0,1)"],
+            "has no list of values. Give one, e.g. learning_rate.initial=0.1,0.01",
+        ),
+        (["sweep.on_failure=stop,continue"], "sweep.on_failure=stop,continue: is the same for all jobs of a sweep"),
+        (["seed=1,2", "run_dir=x"], "run_dir=x: each job of a sweep has a folder of its own"),
+        (["seed=1,2", "hydra.sweep.subdir=x"], "hydra.sweep.subdir=x: the jobs 0 and 1 would share this folder."),
+        (["seed=1,2", "hydra.sweeper.max_batch_size=0"], "hydra.sweeper.max_batch_size=0: must be 1 or more, or null."),
+        (["seed=1,2", "hydra.sweeper._target_=my.Sweeper"], "my.Sweeper: sweeps are run by hydra/sweeper=basic"),
+        (
+            ["seed=1,2", "tracking.uri=runs"],
+            "tracking.uri=runs is a folder, and MLflow no longer keeps runs in folders",
+        ),
+        (["restore.exclude=a,b"], "each of these values becomes a job of its own, though restore.exclude holds a list"),
+    ],
+)
+def test_a_sweep_that_cannot_be_right_ends_before_its_first_job(tmp_path, arguments, message):
+    done = slimexp("-m", *arguments, cwd=tmp_path, MLFLOW_TRACKING_URI="")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_dry_run_checks_every_job_and_runs_none(tmp_path):
+    sweep = slimexp("-m", "dry_run=true", "model.image_size=28,3", "learning_rate.initial=0.1,-1", cwd=tmp_path)
+    assert sweep.returncode == 1
+    lines = sweep.stdout.splitlines()
+    assert lines[0].startswith("   0  lenet image_size=28 learning_rate.initial=0.1  ok: 1,438 images to train on")
+    assert lines[1].endswith("wrong: learning_rate.initial=-1.0: must be above 0.")
+    assert "  wrong: model.image_size=3: lenet needs 4 pixels or more" in lines[2]
+    assert lines[4:] == ["Dry run: 4 jobs, 1 in order, 3 wrong. Nothing was run."]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_one_job(tmp_path):
+    wrong = slimexp("dry_run=true", "model.image_size=3", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "slimexp: error: model.image_size=3: lenet needs 4 pixels or more" in wrong.stderr
+    right = slimexp("dry_run=true", cwd=tmp_path)
+    assert right.returncode == 0
+    assert right.stdout.startswith("Dry run: ok: 1,438 images to train on")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wheel_carries_the_configuration_and_starts(repository, tmp_path):

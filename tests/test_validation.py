@@ -18,6 +18,7 @@ NEEDED = {
     "dataset=listfile": ["dataset.train_list=train.txt"],
     "dataset=image_folder": ["dataset.root=photos"],
     "dataset=tfrecord": ["dataset.file_pattern='%s-*'"],
+    **{f"dataset={name}": ["dataset.root=data"] for name in ("pascal_voc", "mnist", "cifar10", "flowers", "imagenet")},
 }
 NEEDED["restore=finetune"] = ["restore.checkpoint=x.ckpt"]
 OPTIONS = sorted(

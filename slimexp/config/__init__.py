@@ -12,7 +12,18 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from slimexp.config.dataset import DigitsConfig, ImageFolderConfig, ListFileConfig, TFRecordConfig
+from slimexp.config.check_data import CheckDataConfig
+from slimexp.config.dataset import (
+    ArraysConfig,
+    DigitsConfig,
+    FlowersConfig,
+    ImageFolderConfig,
+    ImagenetConfig,
+    ListFileConfig,
+    PascalVocConfig,
+    TFRecordConfig,
+)
+from slimexp.config.export import ExportConfig, PredictConfig
 from slimexp.config.fields import require, show
 from slimexp.config.jobs import BenchmarkConfig, EvaluationConfig, InspectConfig, JobConfig
 from slimexp.config.model import (
@@ -41,6 +52,7 @@ from slimexp.config.optimization import (
 )
 from slimexp.config.pipeline import PipelineConfig
 from slimexp.config.restore import RestoreConfig
+from slimexp.config.sweep import SweepConfig
 from slimexp.config.tracking import TrackingConfig
 from slimexp.config.trainer import Resume, TrainerConfig
 
@@ -68,10 +80,15 @@ class Config:
     evaluation: EvaluationConfig = MISSING
     benchmark: BenchmarkConfig = MISSING
     inspect: InspectConfig = MISSING
+    check_data: CheckDataConfig = MISSING
+    export: ExportConfig = MISSING
+    predict: PredictConfig = MISSING
     tracking: TrackingConfig = MISSING
+    sweep: SweepConfig = MISSING
     seed: int = MISSING
     output_root: str = MISSING
     run_dir: str = MISSING
+    dry_run: bool = MISSING
 
     def __post_init__(self) -> None:
         # Two words of 32 bits each make the stateless seeds.
@@ -85,6 +102,11 @@ OPTION_SCHEMAS: dict[str, dict[str, type]] = {
         "slimexp.dataset.load_listfile": ListFileConfig,
         "slimexp.dataset.load_image_folder": ImageFolderConfig,
         "slimexp.dataset.load_tfrecord": TFRecordConfig,
+        "slimexp.dataset.load_pascal_voc": PascalVocConfig,
+        "slimexp.dataset.load_mnist": ArraysConfig,
+        "slimexp.dataset.load_cifar10": ArraysConfig,
+        "slimexp.dataset.load_flowers": FlowersConfig,
+        "slimexp.dataset.load_imagenet": ImagenetConfig,
     },
     "preprocessing": {
         "slimexp.pipeline.preprocessing.vgg.VggPreprocessing": VggPreprocessingConfig,
@@ -120,5 +142,9 @@ GROUP_SCHEMAS: dict[str, type] = {
     "evaluation": EvaluationConfig,
     "benchmark": BenchmarkConfig,
     "inspect": InspectConfig,
+    "check_data": CheckDataConfig,
+    "export": ExportConfig,
+    "predict": PredictConfig,
     "tracking": TrackingConfig,
+    "sweep": SweepConfig,
 }

@@ -59,8 +59,8 @@ def dataset(config: Config) -> Dataset:
     further = {}
     target = option["_target_"] if isinstance(option, dict) else option._target_
     takes = inspect.signature(locate("dataset._target_", target)).parameters
-    if "allow_empty_files" in takes and _of_dataset(config, "on_bad_image", "error") == "skip":
-        further["allow_empty_files"] = True
+    if _of_dataset(config, "on_bad_image", "error") == "skip":
+        further = {key: True for key in ("allow_empty_files", "allow_damaged_shards") if key in takes}
     loaded = call("dataset", option, ignore=_OF_PIPELINE, **further)
     if not isinstance(loaded, Dataset):
         raise UserError(f"dataset._target_: returned a {type(loaded).__name__}; it must be a slimexp.dataset.Dataset.")
@@ -208,7 +208,7 @@ def _class_weights(asked: Any, data: Dataset) -> list[float] | None:
                 "loss.class_weights=balanced: only single-label datasets have one class an image to balance by; "
                 "for multi-label ones give a list of one weight a label."
             )
-        if data.train.is_sequential:
+        if data.train.labels is None:
             raise UserError(
                 "loss.class_weights=balanced: the labels of records are known only as they are read; give a list of "
                 "one weight a class."

@@ -80,6 +80,6 @@ def test_ctrl_c_ends_a_run_that_waits_for_a_file(photos, tmp_path):
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode == 130, rest
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert "Saved the checkpoint of step 3." in rest
     assert "stopped by SIGINT. To go on: the same command with run_dir=" in rest

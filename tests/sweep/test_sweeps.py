@@ -1,0 +1,127 @@
+"""Sweeps from the command line to the exit code, as real processes. The jobs are quick ones of the tests' own."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+
+import pytest
+
+from tests.sweep.launching import launch, launch_and_signal, starts, sweep_dirs, wait_for
+
+
+@pytest.fixture(scope="module")
+def seven(tmp_path_factory):
+    """Seven jobs, of which one calls sys.exit, one is killed, one fails, one leaves; and the same command again."""
+    folder = tmp_path_factory.mktemp("seven")
+    return launch(folder, "seed=range(7)"), launch(folder, "seed=range(7)")
+
+
+def test_a_job_that_ends_badly_never_ends_the_others(seven):
+    first, _ = seven
+    jobs = first.record["jobs"]
+    assert [job["status"] for job in jobs] == [*["FINISHED"] * 3, "FAILED", "KILLED", "FAILED", "FAILED"]
+    assert [job["exit_code"] for job in jobs] == [0, 0, 0, 1, 137, 1, 1]
+    assert [job["reason"] for job in jobs[3:]] == [
+        "the job was left by sys.exit(0) before its work was done.",
+        "killed by signal 9 (out of memory?)",
+        "unexpected RuntimeError: a fault of its own",
+        "its process ended with exit code 0 before its work was done",
+    ]
+    assert first.returncode == 1
+    assert first.record["status"] == "FAILED"
+    assert first.stderr.startswith("Sweep of 7 jobs: lenet seed\n  0  lenet seed=0\n")
+    assert "Job 4: KILLED after" in first.stderr
+    assert "seed 2 at work" in first.stdout
+
+
+def test_a_traceback_stands_on_the_screen_and_in_the_jobs_own_log(seven):
+    first, _ = seven
+    for text in (first.stderr, (first.dir / "5" / "slimexp.log").read_text()):
+        assert "Traceback" in text
+        assert "RuntimeError: a fault of its own" in text
+    log = (first.dir / "4" / "slimexp.log").read_text()
+    assert "ERROR slimexp: killed by signal 9 (out of memory?)" in log
+
+
+def test_jobs_are_named_by_what_is_swept_and_summed_up_in_a_table(seven):
+    first, _ = seven
+    assert [job["name"] for job in first.record["jobs"]][:2] == ["lenet seed=0", "lenet seed=1"]
+    assert first.record["jobs"][1]["swept"] == {"seed": "1"}
+    assert (first.dir / "sweep.csv").read_text().count("\n") == 8
+    assert "KILLED" in first.stdout
+    assert "To go on: the same command again" in first.stderr
+
+
+def test_the_same_command_again_runs_only_what_is_missing(seven):
+    first, second = seven
+    assert sweep_dirs(first.folder) == [first.dir]
+    assert [starts(first.folder, number) for number in range(7)] == [1, 1, 1, 2, 2, 2, 2]
+    assert "3 of 7 jobs have finished. To run:\n  3  lenet seed=3  (it failed)\n" in second.stderr
+    assert second.returncode == 1
+
+
+def test_a_finished_sweep_is_left_alone_and_on_failure_stop_begins_no_other_job(tmp_path):
+    stop = "sweep.on_failure=stop"
+    broken = launch(tmp_path, "seed=1,7,2", stop)
+    assert broken.statuses == ["FINISHED", "FAILED", "NOT_RUN"]
+    assert broken.returncode == 1
+    assert not (broken.dir / "2").exists()
+    (tmp_path / "mended").touch()
+    assert launch(tmp_path, "seed=1,7,2", stop).statuses == ["FINISHED"] * 3
+    again = launch(tmp_path, "seed=1,7,2")
+    assert again.returncode == 0
+    assert "All 3 jobs of this sweep have finished, in " in again.stderr
+    assert [starts(tmp_path, number) for number in range(3)] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("number", "group", "code"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 143)])
+def test_a_signal_lets_the_running_job_save_and_leaves_the_rest(tmp_path, number, group, code):
+    stopped = launch_and_signal(tmp_path, "seed=8,2", number=number, group=group)
+    assert stopped.returncode == code
+    assert stopped.statuses == ["KILLED", "NOT_RUN"]
+    assert stopped.record["jobs"][0]["reason"] == f"stopped by {signal.Signals(number).name}"
+    assert stopped.record["status"] == "KILLED"
+    assert (stopped.dir / "0" / "saved").exists()
+    assert not (stopped.dir / "1").exists()
+    assert "slimexp: stopping:" in stopped.stderr
+
+
+def test_a_killed_sweep_takes_its_job_along_and_goes_on_later(tmp_path):
+    killed = launch_and_signal(tmp_path, "seed=8,1", number=signal.SIGKILL, group=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert killed.statuses == ["RUNNING", "NOT_RUN"]
+    wait_for((killed.dir / "0" / "saved").exists)
+    assert launch(tmp_path, "seed=8,1").statuses == ["FINISHED", "FINISHED"]
+    assert [starts(tmp_path, number) for number in range(2)] == [2, 1]
+
+
+def test_side_by_side_each_line_names_its_job_and_ctrl_c_stops_all(tmp_path):
+    joblib = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    stopped = launch_and_signal(tmp_path, "seed=8,8,1", *joblib, jobs=2, number=signal.SIGINT, group=True)
+    assert stopped.returncode == 130
+    assert stopped.statuses == ["KILLED", "KILLED", "NOT_RUN"]
+    assert "[1] seed 8 at work" in stopped.stdout
+
+
+def test_the_store_gets_one_parent_with_a_run_for_each_job(tmp_path):
+    done = launch(tmp_path, "seed=1,4", tracking="mlflow")
+    assert done.statuses == ["FINISHED", "KILLED"]
+    assert done.returncode == 137
+    with sqlite3.connect(tmp_path / "mlflow.db") as store:
+        runs = {
+            name: (run_id, status) for run_id, name, status in store.execute("SELECT run_uuid, name, status FROM runs")
+        }
+        parents = store.execute("SELECT value FROM tags WHERE key = 'mlflow.parentRunId'").fetchall()
+        reasons = store.execute("SELECT value FROM tags WHERE key = 'status.message'").fetchall()
+    store.close()
+    assert {name: status for name, (_, status) in runs.items()} == {
+        "sweep lenet seed": "FAILED",
+        "lenet seed=1": "FINISHED",
+        "lenet seed=4": "KILLED",  # It could not say so itself.
+    }
+    assert ("killed by signal 9 (out of memory?)",) in reasons
+    parent = runs["sweep lenet seed"][0]
+    assert parents == [(parent,)] * 2
+    assert done.record["parent_run_id"] == parent
+    assert done.record["jobs"][0]["run_id"] == runs["lenet seed=1"][0]
