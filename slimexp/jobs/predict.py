@@ -277,10 +277,8 @@ def _say(
     stream = sys.stderr if output is None else sys.stdout
     if shown and output is not None:
         _show_table(shown, stream)
-        lines = []
-    else:
-        lines = [f"  {prediction.path!r}: {prediction.error}" for prediction in bad]
-        lines += ["  ..."] * (len(lines) < num_bad)
+    lines = [f"  {prediction.path!r}: {prediction.error}" for prediction in bad]
+    lines += ["  ..."] * (len(lines) < num_bad)
     total = num_good + num_bad
     done = f"Predicted {num_good} of {total} {'file' if total == 1 else 'files'}"
     done += f"; {num_bad} could not be read, see the column `error`" if num_bad else ""
@@ -296,7 +294,7 @@ def _show_table(shown: Sequence[Prediction], stream: IO[str]) -> None:
     for prediction in shown:
         name = Path(prediction.path).name
         if prediction.error is not None:
-            table.add_row(name, f"({prediction.error})", "")
+            table.add_row(name, "(cannot be read)", "")
         for place, (best, score) in enumerate(prediction.best):
             sign = " *" if prediction.labels is not None and best in prediction.labels else ""
             table.add_row("" if place else name, best, f"{score:.4f}{sign}")

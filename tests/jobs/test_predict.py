@@ -33,7 +33,8 @@ def test_bad_files_become_rows_and_the_order_is_kept(trained, tmp_path, capsys):
     assert [row["labels"] for row in found] == [";".join(names) for names in best]
     said = capsys.readouterr().out
     assert "Predicted 3 of 5 files; 2 could not be read, see the column `error`" in said
-    assert "(there is no such file)" in said
+    assert "none.jpg  (cannot be read)" in said
+    assert f"\n  {str(tmp_path / 'none.jpg')!r}: there is no such file\n" in said
     every = trained.predict(trained.run, images, "predict.top_k=1", "predict.all_scores=true", "predict.threshold=0.01")
     assert [row["path"] for row in every] == list(map(str, trained.paths))
     assert set(every[0]) == {"path", "error", "labels", "class_1", "score_1"} | {
