@@ -35,7 +35,11 @@ _BATCH = 8
 def take_sample(config: Config, trained: Trained, signals: StopSignals) -> Sample:
     """Takes real images through evaluation's own pipeline and network.
 
-    With `pipeline.decoder=tensorflow`, since a graph has TensorFlow's decoders: the native op rounds in other places.
+    With `pipeline.decoder=tensorflow`, since a graph has TensorFlow's decoders. The native op, which evaluation takes
+    where it can (`auto`), differs from them by 0.001 grey levels on average where a photo is decoded at full size (24
+    cut-outs of two photos at 299, 224 and 75 pixels; scores of 359 digits: 0.000006 at most), and by 0.6 to 1.8 where
+    it is large enough to be decoded at a smaller scale, since TensorFlow's ops then cut at whole pixels of that.
+
     Records are taken from the beginning, files from everywhere in the split.
 
     Args:

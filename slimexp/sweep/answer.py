@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, NOT_RUN, SweepJob, read_sweep
-from slimexp.sweep.task import first_line
+from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, NOT_RUN, SweepJob, first_line, read_sweep
 
 if TYPE_CHECKING:
     from slimexp.sweep.parent import ParentRun

@@ -25,6 +25,7 @@ __all__ = [
     "Sweep",
     "SweepJob",
     "edit_sweep",
+    "first_line",
     "read_sweep",
 ]
 
@@ -171,3 +172,9 @@ def _known(kind: type, values: Any) -> dict[str, Any]:
     """Returns the values that a record of this version has; another version may have written more."""
     names = {field.name for field in dataclasses.fields(kind)}
     return {key: value for key, value in values.items() if key in names}
+
+
+def first_line(text: str) -> str:
+    """Returns a text's first line, with the next one where the first only announces it."""
+    lines = text.strip().splitlines() or [""]
+    return f"{lines[0]} {lines[1].strip()}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

@@ -20,7 +20,7 @@ import yaml
 from slimexp.pipeline.doctor.rates import Rate
 from slimexp.pipeline.doctor.verdict import BOTTLENECKS
 from slimexp.sweep.identity import short_keys
-from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, NOT_RUN, RUNNING, SweepJob, read_sweep
+from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, NOT_RUN, RUNNING, SweepJob, first_line, read_sweep
 from slimexp.sweep.jobs import RECORD_FILE as SWEEP_FILE
 from slimexp.tracking.metrics_file import columns, read_metrics
 from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
@@ -194,7 +194,7 @@ def _status(status: str, reason: str, folder: Path, record: Mapping[str, Any]) -
     reason = reason or _first_words(str(record.get("message") or "")) or _logged_error(folder)
     if not reason and status != NOT_RUN:
         reason = _UNEXPLAINED if status == KILLED else "it left no result"
-    return status, " ".join(reason.split())
+    return status, " ".join(first_line(reason).split())
 
 
 def _is_locked(folder: Path) -> bool:

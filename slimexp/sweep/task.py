@@ -22,7 +22,7 @@ from typing import IO
 from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.jobs.starting import Outcome
 from slimexp.sweep import stopping
-from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, edit_sweep, read_sweep
+from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, edit_sweep, first_line, read_sweep
 from slimexp.sweep.process import JOB_FILE, RESULT_FILE, read_result
 
 __all__ = ["outcome_of", "run_task"]
@@ -51,7 +51,7 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool) -> None:
     if not is_attached:
         _leave_ctrl_c_to_the_sweep()
     label = f"Job {job.number}:" if is_attached else f"[{job.number}]"
-    _say(f"\nJob {job.number} of {len(record.jobs)}: {job.name}" if is_attached else f"[{job.number}] {job.name}")
+    _say(f"\nJob {job.number}: {job.name}" if is_attached else f"[{job.number}] {job.name}")
     began = time.monotonic()
     _note(sweep_dir, job, status=RUNNING, exit_code=None, reason="", started=_now(), secs=None)
     status, outcome = _run(sweep_dir, job_dir, job, is_attached)
@@ -61,12 +61,6 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool) -> None:
     if status in (FAILED, KILLED) and record.on_failure == "stop" and not stopping.requested(sweep_dir):
         stopping.request(sweep_dir, stopping.Stop(0))
     _say(f"{label} {status} after {secs:,.1f} s{f': {first_line(outcome.reason)}' if outcome.reason else ''}")
-
-
-def first_line(text: str) -> str:
-    """Returns a text's first line, with the next one where the first only announces it."""
-    lines = text.strip().splitlines() or [""]
-    return f"{lines[0]} {lines[1].strip()}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 
 
 def outcome_of(returncode: int, result: Outcome | None) -> tuple[str, Outcome]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slimexp.sweep.identity import short_keys
+from slimexp.sweep.jobs import PRUNED
 from slimexp.sweep.results import SEED, Benchmark, JobResult, number_or_text, shorten
 from slimexp.sweep.scores import SPEED, Group, best_of, pipeline_only, without_seed
 
@@ -309,9 +310,12 @@ def _failures(jobs: Sequence[JobResult], metric: str | None) -> str:
     odd = [job for job in jobs if job.finished and not math.isfinite(job.metrics.get(metric or "", 0.0))]
     if odd:
         told.append(f"{len(odd)} of {_count(len(jobs), 'job')} ended with {metric} not finite ({_named(odd)}).")
-    failed = [job for job in jobs if not job.finished]
+    failed = [job for job in jobs if not job.finished and job.status != PRUNED]
     if failed:
         told.append(f"{len(failed)} of {_count(len(jobs), 'job')} did not finish ({_named(failed, status=True)}).")
+    pruned = [job for job in jobs if job.status == PRUNED]
+    if pruned:
+        told.append(f"{len(pruned)} of {_count(len(jobs), 'job')} pruned, as they fell behind ({_named(pruned)}).")
     return " ".join(told)
 
 

@@ -6,7 +6,9 @@ import functools
 import json
 import shutil
 
+import mlflow
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -157,3 +159,19 @@ def test_what_cannot_be_is_said_before_any_work(single):
     with pytest.raises(UserError, match=r"export.checkpoint=null: say what to export: run_dir=FOLDER"):
         export.run(single.config("export", f"run_dir={single.job.folder / 'x'}", "tracking=none"))
     assert not (single.job.folder / "a").exists()
+
+
+@pytest.mark.slow
+def test_the_model_is_logged_in_the_job_s_own_run_and_registered(single, empty_store):
+    logged = ["tracking.log_model=true", "tracking.registered_model=weather", "tracking=mlflow", "export.dir=logged"]
+    single.job.prepare_store()
+    single.export(*logged, f"run_dir={single.job.folder / 'logging'}")
+    (run,) = single.job.runs()
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["source.checkpoint"].endswith("model.ckpt-6")
+    version = mlflow.MlflowClient(single.job.uri).get_model_version("weather", "1")
+    assert version.run_id == run.info.run_id
+    mlflow.set_tracking_uri(single.job.uri)
+    model = mlflow.pyfunc.load_model("models:/weather/1")
+    answer = model.predict(pandas.DataFrame({"image": [path.read_bytes() for path in single.paths[:-1]]}))
+    assert set(answer["class"]) <= {"sea", "wood", "night"}

@@ -82,7 +82,7 @@ def test_what_is_not_finite_or_not_finished_never_wins(sweep: SyntheticSweep) ->
     assert best.number == 0
     assert verdict(sweep).sentence == (
         "Best by train/loss (less is better): a=0, 0.5000. 1 of 4 jobs ended with train/loss not finite (a=1). "
-        "2 of 4 jobs did not finish (a=2: FAILED; a=3: PRUNED)."
+        "1 of 4 jobs did not finish (a=2: FAILED). 1 of 4 jobs pruned, as they fell behind (a=3)."
     )
 
 
