@@ -82,7 +82,7 @@ def benchmark(config: Config, overrides: Sequence[str], tracker: Tracker, signal
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
     config = resolve_auto(config, data.train, preprocessing, tracker, check_stop=signals.check)
-    strategy = make_strategy()
+    strategy = make_strategy(config.trainer.strategy.value, config.trainer.num_clones)
     settings = build.pipeline_settings(config)
     replicas = strategy.num_replicas_in_sync
     settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)

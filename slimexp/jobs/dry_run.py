@@ -24,7 +24,7 @@ from slimexp.pipeline.doctor.cpus import available_cpus, whole_cpus
 from slimexp.training.checkpoint_file import CheckpointFile
 from slimexp.training.checkpoints import Checkpoints
 from slimexp.training.classifier import choose_image_size
-from slimexp.training.devices import make_strategy
+from slimexp.training.devices import count_replicas, make_strategy
 from slimexp.training.model_table import ModelTable, model_table
 from slimexp.training.restore_plan import make_plan
 from slimexp.training.restore_report import check_plan
@@ -77,7 +77,7 @@ class Rehearsal:
 
     def _training(self, config: Config, data: Dataset, model: _Model) -> str:
         settings = build.pipeline_settings(_without_auto(config))
-        replicas = make_strategy().num_replicas_in_sync
+        replicas = count_replicas(config.trainer.strategy.value, config.trainer.num_clones)
         settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)
         build.loss_settings(config, data)
         last_step = count_steps(config, len(data.train))

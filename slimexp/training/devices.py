@@ -9,10 +9,31 @@ import tensorflow as tf
 
 from slimexp.errors import UserError
 
-__all__ = ["STRATEGIES", "make_deterministic", "make_strategy"]
+__all__ = ["STRATEGIES", "count_replicas", "make_deterministic", "make_strategy"]
 
 STRATEGIES = ("auto", "one", "mirrored")
 _log = logging.getLogger("slimexp")
+
+
+def count_replicas(kind: str = "one", num_clones: int | None = None) -> int:
+    """Returns how many replicas `make_strategy` makes of the same arguments.
+
+    Raises:
+        UserError: If there are fewer GPUs than clones.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = (max(len(gpus), 1) if num_clones is None else num_clones) if kind != "one" else 1
+    if kind == "one" and (num_clones or 1) > 1:
+        raise UserError(
+            f"trainer.num_clones={num_clones}: trainer.strategy=one has a single one; take mirrored or auto."
+        )
+    if gpus and wanted > len(gpus):
+        names = ", ".join(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus)
+        raise UserError(
+            f"trainer.num_clones={wanted}: there {'is 1 GPU' if len(gpus) == 1 else f'are {len(gpus)} GPUs'} "
+            f"({names}). Ask for as many or fewer, or leave it null for all."
+        )
+    return wanted
 
 
 def make_strategy(kind: str = "one", num_clones: int | None = None) -> tf.distribute.Strategy:
@@ -33,17 +54,7 @@ def make_strategy(kind: str = "one", num_clones: int | None = None) -> tf.distri
         # In a second job of one process the device is in use already, and its memory setting stays.
         with contextlib.suppress(RuntimeError):
             tf.config.experimental.set_memory_growth(gpu, True)
-    wanted = (max(len(gpus), 1) if num_clones is None else num_clones) if kind != "one" else 1
-    if kind == "one" and (num_clones or 1) > 1:
-        raise UserError(
-            f"trainer.num_clones={num_clones}: trainer.strategy=one has a single one; take mirrored or auto."
-        )
-    if gpus and wanted > len(gpus):
-        names = ", ".join(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus)
-        raise UserError(
-            f"trainer.num_clones={wanted}: there {'is 1 GPU' if len(gpus) == 1 else f'are {len(gpus)} GPUs'} "
-            f"({names}). Ask for as many or fewer, or leave it null for all."
-        )
+    wanted = count_replicas(kind, num_clones)
     if wanted == 1 and kind != "mirrored":
         return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
     tf.get_logger().setLevel(logging.WARNING)  # It tells how each value gets from replica to replica.
