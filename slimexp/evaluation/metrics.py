@@ -327,13 +327,14 @@ class Accumulator:
 
 @contextlib.contextmanager
 def _many_classes() -> Iterator[None]:
-    """Silences scikit-learn's guess that there are too many classes for the examples.
+    """Silences scikit-learn's guesses about the number of classes.
 
     Up to version 1.7 it wonders at the labels of a small evaluation set of many classes whether they are a regression
-    target. They are class numbers.
+    target. They are class numbers. And where all examples are of one class it asks for `labels`, which it has.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        warnings.filterwarnings("ignore", "A single label was found", UserWarning)
         yield
 
 

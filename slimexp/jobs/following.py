@@ -57,6 +57,7 @@ def follow(
             since, said = time.monotonic(), False
             continue
         if ended:
+            _say_how_it_ended(run_dir)
             return
         waited = time.monotonic() - since
         if timeout_secs is not None and waited >= timeout_secs:
@@ -72,20 +73,36 @@ def follow(
         time.sleep(poll_secs)
 
 
+def _say_how_it_ended(run_dir: Path | None) -> None:
+    status = _status(run_dir) if run_dir is not None else None
+    if status == "RUNNING":
+        _log.warning(
+            "The run in %s was killed: no process holds it, and it has been silent for a while. To let it go on, give "
+            "its command again with that run_dir.",
+            run_dir,
+        )
+    elif status is not None:
+        _log.info("The run in %s has ended: %s.", run_dir, status)
+
+
 def run_has_ended(run_dir: Path, *, silent_secs: float = _SILENT_SECS) -> bool:
     """Tells whether a run's process is gone, without touching its lock.
 
     It has ended if its record says so. A run that was killed by force still counts as running there: it has ended if
     nobody holds its lock and its metrics have not grown for a while.
     """
-    try:
-        status = json.loads((run_dir / RECORD_FILE).read_text(encoding="utf-8")).get("status")
-    except (OSError, ValueError, AttributeError):
-        status = None
+    status = _status(run_dir)
     if status not in (None, "RUNNING"):
         return True
     locked = _is_locked(run_dir / ".lock")
     return not locked and _silent_secs(run_dir) > (silent_secs if locked is not None else 20 * silent_secs)
+
+
+def _status(run_dir: Path) -> str | None:
+    try:
+        return json.loads((run_dir / RECORD_FILE).read_text(encoding="utf-8")).get("status")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def _silent_secs(run_dir: Path) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimexp.config import Config
+from slimexp.dataset.split import Dataset
 from slimexp.jobs import build
 from slimexp.pipeline.copies.cache import explain_short_side
 
@@ -17,6 +18,7 @@ __all__ = [
     "moving_averages_note",
     "unmoved_statistics_note",
     "warn_about_preprocessing",
+    "warn_about_single_class",
     "warn_about_small_copies",
 ]
 
@@ -33,6 +35,17 @@ def warn_about_preprocessing(config: Config) -> None:
             name,
             config.model.name,
             config.model.preprocessing,
+        )
+
+
+def warn_about_single_class(data: Dataset) -> None:
+    """Warns if there is but one class: every answer is right then, and the loss 0 from the beginning."""
+    if data.task == "single" and data.num_classes == 1:
+        _log.warning(
+            "dataset %s has one class, %r: there is nothing to tell apart, and the loss is always 0. Add images of "
+            "other classes, or take dataset.task=multi, where an image may be of none.",
+            data.name,
+            data.class_names[0],
         )
 
 

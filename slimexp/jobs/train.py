@@ -26,6 +26,7 @@ from slimexp.jobs.notes import (
     moving_averages_note,
     unmoved_statistics_note,
     warn_about_preprocessing,
+    warn_about_single_class,
     warn_about_small_copies,
 )
 from slimexp.jobs.of_run import write_resolved
@@ -105,6 +106,7 @@ def train(
         make_deterministic(config.seed)
     data = build.dataset(config)
     _log.info("%s", describe(data))
+    warn_about_single_class(data)
     data_fingerprint = log_data(tracker, data)
 
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)

@@ -247,3 +247,11 @@ def test_a_thousand_classes_without_warnings() -> None:
         accumulator = fill("single", random.normal(size=(300, 1000)), random.integers(0, 1000, 300), names, batch=100)
         assert accumulator.summarize()["eval/examples"] == 300
         assert accumulator.confusion_matrix().shape == (1000, 1000)
+
+
+def test_a_single_class() -> None:
+    """scikit-learn's remark on it is no warning of ours."""
+    accumulator = Accumulator("single", ["x"])
+    accumulator.update(np.zeros((3, 1), np.float32), np.zeros(3, np.int64), np.ones(3, bool), np.arange(3))
+    assert accumulator.summarize()["eval/top1"] == 1.0
+    assert accumulator.confusion_matrix().tolist() == [[3]]

@@ -39,6 +39,19 @@ def test_each_checkpoint_once_and_those_of_the_end_too(tmp_path):
         assert [step for step, _ in found] == [2, 10, 11, 12]
 
 
+def test_how_the_run_ended_is_said(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    checkpoint(tmp_path / "checkpoints", 1)
+    for status, said in (("KILLED", "has ended: KILLED"), ("RUNNING", "was killed: no process holds it")):
+        record(tmp_path, status)
+        (tmp_path / ".lock").touch()
+        for path in tmp_path.iterdir():
+            os.utime(path, (0, 0))
+        found = follow(tmp_path / "checkpoints", tmp_path, timeout_secs=None, check_stop=lambda: None, poll_secs=0)
+        assert len(list(found)) == 1
+        assert said in caplog.text
+
+
 def test_a_stop_ends_the_wait(tmp_path):
     record(tmp_path, "RUNNING")
 
