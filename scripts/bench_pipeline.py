@@ -16,6 +16,7 @@ Images per CPU-second hardly move when the machine is busy; images per second do
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
 import argparse
 import json
 import os

@@ -13,6 +13,8 @@ The file runs on both sides, and so keeps to Python 3.7: only the line that impo
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import json
 import os

@@ -4,6 +4,7 @@
 The same as `python -m slimexp.convert`, which also works where only the package is installed.
 """
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
 import sys
 
 from slimexp.convert.command import main

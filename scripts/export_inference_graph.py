@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Writes the graph of a network for inference, without weights; scripts/freeze_graph.py puts those in.
 
     python scripts/export_inference_graph.py --model_name=inception_v3 --output_file=inception_v3.pb
@@ -10,6 +10,7 @@ no names and checks what it made.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
 from collections.abc import Sequence
 
 from slimexp.export.flags import FlagParser, run_script

@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Puts the values of a checkpoint into a graph, as constants: one file that runs alone.
 
     python scripts/freeze_graph.py --input_graph=vgg_16.pb --input_binary=true --input_checkpoint=vgg_16.ckpt \
@@ -10,6 +10,7 @@ checkpoints of TF-Slim (V1, V2) and of TensorFlow 1 are taken as well as our own
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
 from collections.abc import Sequence
 
 from slimexp.export.flags import FlagParser, run_script

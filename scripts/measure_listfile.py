@@ -11,6 +11,8 @@ measured is what the length of the list costs.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import multiprocessing
 import os
 import resource

@@ -11,6 +11,8 @@ short one, and 2 % of all.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import io
 import multiprocessing
 import os

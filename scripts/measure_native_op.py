@@ -10,6 +10,8 @@ second of processor time.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import collections
 import time

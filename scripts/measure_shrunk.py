@@ -15,6 +15,8 @@ those that have fewer pixels in the small photo than the image made from it, whi
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import os
 import tempfile

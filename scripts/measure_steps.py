@@ -9,9 +9,10 @@ time counts all threads; turns are taken, and medians given, so that a busy mach
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,8 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.examples import steps as examples
 from slimexp.dataset.split import Split

@@ -13,6 +13,8 @@ holds each answer back for two seconds.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import contextlib
 import logging
@@ -30,7 +32,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore

@@ -9,6 +9,8 @@ that what a library adds weighs most.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import statistics
 import time

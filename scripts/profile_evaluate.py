@@ -11,6 +11,8 @@ however many images there are. The round of the median share is shown.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import collections
 import contextlib
@@ -26,7 +28,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 from hydra import compose, initialize_config_dir

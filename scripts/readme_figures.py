@@ -10,6 +10,8 @@ that is busy with something else the sweep's verdict says so, and the pictures a
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import base64
 import contextlib
@@ -31,8 +33,6 @@ import mlflow
 import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from slimexp.sweep.results import read_results
 from slimexp.sweep.verdict import disturbance

@@ -8,6 +8,8 @@ All but the last layer is restored from the checkpoint, whose last layer has ten
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import os
 from collections.abc import Sequence

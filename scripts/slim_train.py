@@ -10,6 +10,8 @@ checkpoint with other classes.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 from collections.abc import Sequence
 from typing import Any

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Sends to MLflow what it has missed of runs: a server was down, a process was killed.
 
     python scripts/sync_runs.py [RUN_DIR ...|OUTPUT_ROOT] [--tracking-uri URI] [--dry-run]
@@ -8,10 +9,9 @@ Says a line for each run; exit code 1 if something could not be sent. An install
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import sys
 
 from slimexp.tracking.sync import main
 

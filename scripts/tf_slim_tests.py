@@ -13,6 +13,8 @@ lack is an AttributeError or ImportError in the test that wants it.
 
 from __future__ import annotations
 
+import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+
 import argparse
 import collections
 import concurrent.futures

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,8 @@ def take_over(config: DictConfig, *, start_dir: str | Path) -> None:
         )
     path = Path(os.path.normpath(Path(start_dir) / Path(str(named or config.run_dir)).expanduser()))
     run = find_run(path)
+    if run is None and OmegaConf.select(config, "evaluation.follow") and job == "evaluate":
+        run = _wait_for_run(path, OmegaConf.select(config, "evaluation.timeout_secs"))
     if run is None and named is None:
         found = "is no folder of a run that was trained" if path.is_dir() else "there is no such folder"
         raise UserError(f"run_dir={config.run_dir}: {found}; job={job} needs one, or {key}=PATH of a checkpoint.")
@@ -104,6 +108,23 @@ def take_over(config: DictConfig, *, start_dir: str | Path) -> None:
         OmegaConf.update(config, key, str(run / "checkpoints" if path == run else path), merge=False)
         if named is None:
             config.run_dir = str(run / job)
+
+
+def _wait_for_run(path: Path, timeout_secs: float | None) -> Path | None:
+    """Returns the run once its training has come so far as to say what it is; None if there is something else."""
+    # A folder with checkpoints belongs to no run of ours: there is nothing to wait for.
+    if any(path.glob("*.index")) or path.is_file() or path.with_name(f"{path.name}.index").is_file():
+        return None
+    print(f"Waiting for the run in {path} to begin. Ctrl-C ends this.", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    while (run := find_run(path)) is None:
+        if timeout_secs is not None and time.monotonic() - began > timeout_secs:
+            raise UserError(
+                f"evaluation.follow=true: no run has begun in {path} within {timeout_secs:g} s "
+                "(evaluation.timeout_secs). Start the training with that run_dir, or look at the path."
+            )
+        time.sleep(0.5)
+    return run
 
 
 def _taken(stored: Mapping[str, Any], keys: list[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,18 @@ def test_a_damaged_configuration_is_named(run: Path, tmp_path: Path, content: st
     (run / RESOLVED_FILE).write_text(content)
     with pytest.raises(UserError, match=rf"{RESOLVED_FILE}: the run's configuration"):
         take_over(composed(*READS, f"run_dir={run}"), start_dir=tmp_path)
+
+
+def test_following_waits_for_the_run_to_begin(run: Path, tmp_path: Path) -> None:
+    resolved = run / RESOLVED_FILE
+    content = resolved.read_text()
+    resolved.unlink()
+    follow = ["job=evaluate", f"run_dir={run}", "evaluation.follow=true"]
+    with pytest.raises(UserError, match=r"no run has begun in .*run within 0\.1 s "):
+        take_over(composed(*follow, "evaluation.timeout_secs=0.1"), start_dir=tmp_path)
+    writer = threading.Timer(0.3, resolved.write_text, [content])
+    writer.start()
+    config = composed(*follow)
+    take_over(config, start_dir=tmp_path)
+    writer.join()
+    assert config.evaluation.checkpoint == str(run / "checkpoints")
