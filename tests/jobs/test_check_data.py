@@ -118,6 +118,7 @@ def test_nothing_at_all_can_be_used(job, photos, caplog):
     assert "No example of train can be used, so there are no samples to show." in caplog.text
 
 
+@pytest.mark.slow
 def test_records_are_checked_alike(job, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLIMEXP_CACHE", str(tmp_path / "cache"))
     bad = {3: example(image__encoded=b"hello", image__class__label=1)}

@@ -51,7 +51,10 @@ def end_points(name, units):
 
 @pytest.mark.parametrize(
     "net",
-    [resnet_v1_50, resnet_v1_101, resnet_v1_152, pytest.param(resnet_v1_200, marks=pytest.mark.slow)],
+    [
+        resnet_v1_50,
+        *(pytest.param(net, marks=pytest.mark.slow) for net in (resnet_v1_101, resnet_v1_152, resnet_v1_200)),
+    ],
     ids=lambda net: net.__name__,
 )
 def test_end_points(net):

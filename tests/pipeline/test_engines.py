@@ -51,7 +51,11 @@ def batches(split: Split, preprocessing: Any, decoder: str, *, is_training: bool
     ("make", "grey_levels"),
     [
         (lambda training: VggPreprocessing(32, is_training=training), _GREY_LEVELS),
-        (lambda training: InceptionPreprocessing(32, is_training=training), _GREY_LEVELS * 2 / 255),
+        pytest.param(
+            lambda training: InceptionPreprocessing(32, is_training=training),
+            _GREY_LEVELS * 2 / 255,
+            marks=pytest.mark.slow,
+        ),
         (lambda training: InceptionPreprocessing(32, is_training=training, color="full"), _GREY_LEVELS * 2 / 255),
         (lambda training: PlainPreprocessing(32, is_training=training), _GREY_LEVELS / 127.5),
     ],

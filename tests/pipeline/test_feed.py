@@ -119,6 +119,7 @@ def test_no_thread_outlives_it(split: Split) -> None:
         next(batches)
 
 
+@pytest.mark.slow
 def test_it_can_be_closed_at_any_moment(split: Split) -> None:
     strategy = strategies()["mirrored"]()
     for _ in range(10):
