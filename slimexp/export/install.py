@@ -9,7 +9,7 @@ from pathlib import Path
 from slimexp.errors import UserError
 from slimexp.export.manifest import MANIFEST, NAMES
 
-__all__ = ["install", "present", "workplace"]
+__all__ = ["install", "make_folder", "present", "workplace"]
 
 _WORKPLACE = ".export-{}.tmp"
 
@@ -19,22 +19,33 @@ def present(folder: Path) -> list[str]:
     return [name for name in NAMES if os.path.lexists(folder / name)]
 
 
+def make_folder(folder: Path) -> None:
+    """Makes an export's own folder, if need be.
+
+    Raises:
+        UserError: If that cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
 def workplace(folder: Path) -> Path:
-    """Makes an empty folder below an export's own, to build it in; those that killed processes left are removed.
+    """Makes an empty folder within an export's own, to build it in; those that killed processes left are removed.
+
+    The folder must be locked: what another process builds there would be taken for such.
 
     Raises:
         UserError: If the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(_WORKPLACE.format("*")):
             shutil.rmtree(left, ignore_errors=True)
         place = folder / _WORKPLACE.format(os.getpid())
         place.mkdir()
     except OSError as error:
-        raise UserError(
-            f"export.dir={folder}: cannot be written ({error.strerror or error}). Choose a folder of your own."
-        ) from error
+        raise _unwritable(folder, error) from error
     return place
 
 
@@ -64,3 +75,9 @@ def install(place: Path, folder: Path) -> None:
         raise
     assert NAMES[-1] == MANIFEST
     shutil.rmtree(place, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"export.dir={folder}: cannot be written ({error.strerror or error}). Choose a folder of your own."
+    )

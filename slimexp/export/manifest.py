@@ -10,9 +10,11 @@ from typing import Any
 
 from slimexp.errors import UserError
 
-__all__ = ["FROZEN_GRAPH", "LABELS", "MANIFEST", "NAMES", "SAVED_MODEL", "TFLITE", "Manifest", "find_export"]
+__all__ = ["EXTRA", "FROZEN_GRAPH", "LABELS", "MANIFEST", "NAMES", "SAVED_MODEL", "TFLITE", "Manifest", "find_export"]
 
 MANIFEST, LABELS = "export.json", "labels.txt"
+# Where, within a SavedModel, TensorFlow keeps what it does not read itself.
+EXTRA = "assets.extra"
 SAVED_MODEL, FROZEN_GRAPH, TFLITE = "saved_model", "frozen_graph.pb", "model.tflite"
 # All that an export can consist of.
 NAMES = (SAVED_MODEL, FROZEN_GRAPH, TFLITE, LABELS, MANIFEST)
@@ -67,7 +69,7 @@ class Manifest:
         Raises:
             UserError: If it cannot be read, or is of a later version.
         """
-        path = folder / MANIFEST
+        path = next((path for path in _places(folder) if path.is_file()), folder / MANIFEST)
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             version = values.get("version", 0)
@@ -86,6 +88,13 @@ class Manifest:
 
 
 def find_export(path: str | Path) -> Path | None:
-    """Returns the folder of the export that a path means: itself, or one of the files in it; None if it is none."""
+    """Returns the folder of the export that a path means: itself, or one of the files in it; None if it is none.
+
+    A SavedModel that was copied alone is an export too: it has the description with it.
+    """
     path = Path(path)
-    return next((folder for folder in (path, path.parent) if (folder / MANIFEST).is_file()), None)
+    return next((folder for folder in (path, path.parent) if any(file.is_file() for file in _places(folder))), None)
+
+
+def _places(folder: Path) -> tuple[Path, Path]:
+    return folder / MANIFEST, folder / EXTRA / MANIFEST

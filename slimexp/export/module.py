@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from slimexp.export.decoding import decode_window_by_ops
+from slimexp.export.manifest import EXTRA
 from slimexp.pipeline.preprocessing.base import PreprocessingLike
 from slimexp.pipeline.steps import inner_of
 
@@ -106,11 +107,11 @@ class ExportedModel(tf.Module):
 
         Args:
             folder: Created.
-            assets: File name -> text, put into `assets.extra`, where TensorFlow keeps what it does not read itself.
+            assets: File name -> text, of what is to be copied with it.
         """
         with _quiet():
             tf.saved_model.save(self, str(folder), signatures=self.signatures())
-        extra = folder / "assets.extra"
+        extra = folder / EXTRA
         extra.mkdir()
         for name, text in assets.items():
             (extra / name).write_text(text, encoding="utf-8")

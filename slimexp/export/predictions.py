@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,8 @@ import numpy as np
 from slimexp.errors import UserError
 
 __all__ = ["Prediction", "Predictions", "make_prediction", "writing"]
+
+_log = logging.getLogger("slimexp")
 
 
 class Prediction:
@@ -145,8 +148,12 @@ def writing(path: Path | None) -> Iterator[IO[str]]:
         file = open(partial, "w", encoding="utf-8", errors="backslashreplace", newline="")  # noqa: SIM115  # Closed below.
     except OSError as error:
         raise UserError(f"predict.output={path}: cannot be written ({error.strerror or error}).") from error
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except BaseException:
+        _log.warning("What was predicted until then is in %s.", partial)
+        raise
     os.replace(partial, path)
 
 

@@ -18,7 +18,7 @@ from slimexp.errors import UserError
 from slimexp.export.manifest import FROZEN_GRAPH, SAVED_MODEL, Manifest
 from slimexp.export.module import IMAGE_BYTES, IMAGES
 
-__all__ = ["FrozenScorer", "SavedModelScorer", "TfliteScorer", "load_scorer", "probabilities"]
+__all__ = ["FrozenScorer", "SavedModelScorer", "TfliteScorer", "load_scorer", "plain_path", "probabilities"]
 
 
 def probabilities(logits: np.ndarray, task: str) -> np.ndarray:
@@ -38,7 +38,7 @@ class SavedModelScorer:
     """
 
     def __init__(self, folder: Path) -> None:
-        with _plain(folder) as place:
+        with plain_path(folder) as place:
             self.model = tf.saved_model.load(place)
 
     def of_images(self, images: tf.Tensor | np.ndarray) -> np.ndarray:
@@ -94,7 +94,8 @@ def load_scorer(folder: Path, manifest: Mapping[str, Any] | Manifest, *, key: st
     described = manifest if isinstance(manifest, Manifest) else Manifest(**manifest)
     try:
         if described.saved_model is not None:
-            return SavedModelScorer(folder / SAVED_MODEL)
+            is_alone = (folder / "saved_model.pb").is_file()
+            return SavedModelScorer(folder if is_alone else folder / SAVED_MODEL)
         if described.frozen_graph is not None:
             graph = described.frozen_graph
             (source,) = graph["inputs"].values()
@@ -113,7 +114,7 @@ def load_scorer(folder: Path, manifest: Mapping[str, Any] | Manifest, *, key: st
 
 
 @contextlib.contextmanager
-def _plain(folder: Path) -> Iterator[str]:
+def plain_path(folder: Path) -> Iterator[str]:
     """Yields a path without the characters that TensorFlow's reader of variables takes for a pattern."""
     if not re.search(r"[*?\[\]{}\\]", str(folder)):
         yield str(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -20,11 +21,11 @@ from slimexp.errors import UserError
 from slimexp.export.check import TOLERANCE, Sample, compare
 from slimexp.export.freezing import freeze
 from slimexp.export.graphs import InferenceGraph, inference_graph
-from slimexp.export.install import install, present, workplace
+from slimexp.export.install import install, make_folder, present, workplace
 from slimexp.export.log_model import log_model
-from slimexp.export.manifest import FROZEN_GRAPH, LABELS, MANIFEST, SAVED_MODEL, TFLITE, Manifest
+from slimexp.export.manifest import EXTRA, FROZEN_GRAPH, LABELS, MANIFEST, SAVED_MODEL, TFLITE, Manifest
 from slimexp.export.module import IMAGE_BYTES, IMAGES, ExportedModel, why_no_bytes
-from slimexp.export.scoring import FrozenScorer, SavedModelScorer, TfliteScorer
+from slimexp.export.scoring import FrozenScorer, SavedModelScorer, TfliteScorer, plain_path
 from slimexp.export.summary import summary
 from slimexp.jobs.export_sample import take_sample
 from slimexp.jobs.lock import exclusive
@@ -90,13 +91,16 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
         tracker.set_tags(source_tags(trained))
         sample = take_sample(config, trained, signals)
         signals.check()
-        place = workplace(folder)
-        try:
-            manifest = _build(config, trained, sample, place, signals)
-            signals.check()
-            install(place, folder)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        make_folder(folder)
+        is_own = folder == Path(config.run_dir)  # Which is locked already.
+        with contextlib.nullcontext() if is_own else exclusive(folder):
+            place = workplace(folder)
+            try:
+                manifest = _build(config, trained, sample, place, signals)
+                signals.check()
+                install(place, folder)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
     for name in (MANIFEST, LABELS):
         tracker.log_artifact(folder / name)
     lines = summary(folder, manifest)
@@ -168,8 +172,9 @@ def _build(config: Config, trained: Trained, sample: Sample, place: Path, signal
         ).of_images
     signals.check()
     if "tflite" in formats:
-        converter = tf.lite.TFLiteConverter.from_saved_model(str(place / SAVED_MODEL), signature_keys=[IMAGES])
-        (place / TFLITE).write_bytes(converter.convert())
+        with plain_path(place / SAVED_MODEL) as path:
+            converted = tf.lite.TFLiteConverter.from_saved_model(path, signature_keys=[IMAGES]).convert()
+        (place / TFLITE).write_bytes(converted)
         assert signatures is not None
         tflite = {IMAGES: signatures[IMAGES]}
         of_images["tflite"] = TfliteScorer(place / TFLITE).of_images
@@ -211,7 +216,7 @@ def _build(config: Config, trained: Trained, sample: Sample, place: Path, signal
     )
     (place / MANIFEST).write_text(manifest.text(), encoding="utf-8")
     if signatures is not None:  # A SavedModel is often copied alone.
-        (place / SAVED_MODEL / "assets.extra" / MANIFEST).write_text(manifest.text(), encoding="utf-8")
+        (place / SAVED_MODEL / EXTRA / MANIFEST).write_text(manifest.text(), encoding="utf-8")
     return manifest
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from slimexp.errors import UserError
-from slimexp.export.install import install, present, workplace
+from slimexp.export.install import install, make_folder, present, workplace
 
 
 def build(folder, text, names=("saved_model", "labels.txt", "export.json")):
+    make_folder(folder)
     place = workplace(folder)
     for name in names:
         if name == "saved_model":
@@ -60,4 +61,4 @@ def test_what_a_killed_process_left_goes_with_the_next(tmp_path):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"export.dir=.*/file/export: cannot be written \(Not a directory\)"):
-        workplace(tmp_path / "file" / "export")
+        make_folder(tmp_path / "file" / "export")

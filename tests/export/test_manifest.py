@@ -35,6 +35,11 @@ def test_it_is_read_back_as_written(tmp_path):
     assert find_export(tmp_path) == tmp_path
     assert find_export(tmp_path / "frozen_graph.pb") == tmp_path
     assert find_export(tmp_path.parent) is None
+    alone = tmp_path / "deep" / "saved_model"
+    (alone / "assets.extra").mkdir(parents=True)
+    (alone / "assets.extra" / "export.json").write_text(MANIFEST.text(), encoding="utf-8")
+    assert find_export(alone) == alone
+    assert Manifest.read(alone) == MANIFEST
 
 
 def test_what_cannot_be_used_is_said(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 
 import numpy as np
@@ -20,15 +20,11 @@ from slimexp.training.classifier import Classifier
 
 @pytest.fixture(scope="module")
 def scripts(repository):
-    """The two scripts, as modules."""
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(name, repository / "scripts" / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.main
-
-    return load("export_inference_graph"), load("freeze_graph")
+    """The two scripts' main functions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(repository / "scripts"))
+        names = ("export_inference_graph", "freeze_graph")
+        yield tuple(importlib.import_module(name).main for name in names)
 
 
 @pytest.fixture(scope="module")

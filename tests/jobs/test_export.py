@@ -26,9 +26,8 @@ def runs(tmp_path_factory, cache_dir, empty_store):
 
     @functools.cache
     def run(task):
-        # `tests/test_readme_path.py` looks at a single-label run that was trained.
-        is_trained = task == "multi"
-        trained = Trained(tmp_path_factory.mktemp(task), cache_dir, empty_store, task, is_trained=is_trained)
+        # Those that are trained are looked at below, and in `tests/test_readme_path.py`.
+        trained = Trained(tmp_path_factory.mktemp(task), cache_dir, empty_store, task, is_trained=False)
         formats = "[saved_model,frozen_graph]" if task == "single" else "[saved_model,frozen_graph,tflite]"
         trained.export(f"export.formats={formats}")
         return trained
@@ -54,13 +53,11 @@ def table(trained, values):
     }
 
 
-def test_training_s_evaluation_predict_and_every_part_of_the_export_agree(trained):
+def test_a_checkpoint_and_every_part_of_its_export_agree(trained):
     asked = ["predict.top_k=9"]
     images = trained.job.folder / "images"
     evaluated = scores(trained.predict(trained.run, images, *asked))
     assert len(evaluated) == len(trained.paths)
-    if trained.task == "multi":
-        assert_same(evaluated, scores(rows(trained.run / "predictions.csv")))  # By the graph of the training.
     assert_same(evaluated, scores(trained.predict(trained.run / "export", images, *asked)))
     decodable = {path.name: evaluated[path.name] for path in trained.paths[:-1]}
     contents = [path.read_bytes() for path in trained.paths[:-1]]
@@ -159,6 +156,20 @@ def test_what_cannot_be_is_said_before_any_work(single):
     with pytest.raises(UserError, match=r"export.checkpoint=null: say what to export: run_dir=FOLDER"):
         export.run(single.config("export", f"run_dir={single.job.folder / 'x'}", "tracking=none"))
     assert not (single.job.folder / "a").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["single", "multi"])
+def test_the_training_s_own_evaluation_agrees_with_them(task, tmp_path, cache_dir, empty_store):
+    trained = Trained(tmp_path, cache_dir, empty_store, task)
+    evaluated = scores(rows(trained.run / "predictions.csv"))
+    assert len(evaluated) == len(trained.paths)
+    folder = trained.export()
+    for model in (trained.run, folder):
+        assert_same(evaluated, scores(trained.predict(model, tmp_path / "images", "predict.top_k=4")))
+    contents = [path.read_bytes() for path in trained.paths[:-1]]
+    answers = table(trained, SavedModelScorer(folder / "saved_model").of_bytes(contents))
+    assert_same({name: evaluated[name] for name in answers}, answers)
 
 
 @pytest.mark.slow
