@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 
 from hydra.errors import OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from slimexp.jobs.starting import disk_trouble
 from slimexp.validation import unknown_key
 
 __all__ = ["explain"]
@@ -24,6 +26,9 @@ def explain(error: Exception) -> str:
         return unknown_key(cause.full_key)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return f"{cause.full_key}: {str(cause).splitlines()[0]}"
+    trouble = disk_trouble(error, Path.cwd()) if isinstance(error, OSError) else None
+    if trouble is not None:
+        return trouble
     message = str(error).split("\nConfig search path:")[0].strip()
     if isinstance(error, OverrideParseException):
         return (
@@ -34,6 +39,12 @@ def explain(error: Exception) -> str:
     options = re.findall(r"\n\t(\S+)", message)
     if missing and options:
         group, option = missing.groups()
+        if (group, option) == ("pipeline", "tuned"):
+            return (
+                "pipeline=tuned: there is no such option yet: job=benchmark, alone or in a sweep such as -m "
+                "job=benchmark pipeline.threads=1,2,4, writes it into the folder it is started in. Until then there are "
+                f"{', '.join(options)}."
+            )
         close = difflib.get_close_matches(option, options, n=1, cutoff=0.7)
         guess = f"the nearest is {close[0]}, of" if close else "there are"
         return f"{group}={option}: there is no such option; {guess} {', '.join(options)}."

@@ -86,12 +86,31 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 def unknown_key(key: str, value: object = None, keys: set[str] | None = None) -> str:
     """Returns the message for a key that does not exist; `keys` are the candidates, all there are by default."""
     shown = key if value is None else f"{key}={value}"
+    inside = _free_form(key)
+    if inside:
+        return f"{shown}: {inside} has no such key yet; a new one is added with a plus: +{key}={_typed_back(value)}."
     options = _options_with(key)
     if options:
         group = key.partition(".")[0]
         return f"{shown}: a key of {' or '.join(f'{group}={option}' for option in options)}, which was not chosen."
     close = nearest(key, (keys or all_keys()) | {field.name for field in dataclasses.fields(Config)})
     return f"{shown}: there is no such key; the nearest is {close}. `--cfg job` prints those of this run."
+
+
+def _free_form(key: str) -> str | None:
+    """Returns the mapping whose keys are the user's own choice that a key is in, e.g. `tracking.tags`."""
+    group, *parts = key.split(".")
+    schema: Any = GROUP_SCHEMAS.get(group)
+    for depth, part in enumerate(parts[:-1], start=2):
+        kind = typing.get_type_hints(schema).get(part) if dataclasses.is_dataclass(schema) else None
+        if typing.get_origin(kind) is dict:
+            return ".".join((group, *parts[: depth - 1]))
+        schema = kind
+    return None
+
+
+def _typed_back(value: object) -> str:
+    return "VALUE" if value is None or isinstance(value, (Mapping, list)) else show(value)
 
 
 def all_keys() -> set[str]:

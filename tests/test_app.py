@@ -56,6 +56,7 @@ def test_cfg_prints_the_configuration(tmp_path):
         (["dataset.root=my photos~é"], "quoted for Hydra, and once more for the shell"),
         (["dataset=listfile"], "dataset.train_list not set"),
         (["seed=${nope}"], "seed: Interpolation key 'nope' not found"),
+        (["pipeline=tuned"], "pipeline=tuned: there is no such option yet: job=benchmark, alone or in a sweep"),
         (["job=tain"], "job=tain: there is no such option; the nearest is train"),
     ],
 )
@@ -116,6 +117,16 @@ def test_a_sweep_runs_every_job_and_fails_if_one_did(tmp_path):
         (
             ["learning_rate.initial=interval(0,1)"],
             "has no list of values. Give one, e.g. learning_rate.initial=0.1,0.01",
+        ),
+        (["seed=range(0)"], "seed=range(0): comes to no value at all, so there is no job. range(1, 4) is 1, 2, 3"),
+        (["model=glob(zz*)"], "model=glob(zz*): comes to no value at all"),
+        (
+            ["job=export", "export.checkpoint=a,b", "export.dir=c"],
+            "/c: the jobs 0 and 1 would both write there. Leave it out, which gives each job a place in its own folder",
+        ),
+        (
+            ["job=predict", "predict.model=a,b", "predict.input=c", "predict.output=p.csv"],
+            "/p.csv: the jobs 0 and 1 would both write there.",
         ),
         (["sweep.on_failure=stop,continue"], "sweep.on_failure=stop,continue: is the same for all jobs of a sweep"),
         (["seed=1,2", "run_dir=x"], "run_dir=x: each job of a sweep has a folder of its own"),

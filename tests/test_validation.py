@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from slimexp.config import CONFIG_DIR, GROUP_SCHEMAS, OPTION_SCHEMAS, Config
 from slimexp.errors import UserError
-from slimexp.validation import all_keys, flatten, nearest, validate
+from slimexp.validation import all_keys, flatten, nearest, unknown_key, validate
 
 # What an option cannot do without.
 NEEDED = {
@@ -196,3 +196,11 @@ def test_nearest_looks_at_the_last_part_of_a_key_too():
     assert nearest("max_step", keys) == "trainer.max_steps"
     assert nearest("sede", keys) == "seed"
     assert nearest("batch_size", ["evaluation.batch_size", "pipeline.batch_size"]) == "pipeline.batch_size"
+
+
+def test_a_new_key_of_a_free_form_mapping_is_added_with_a_plus():
+    message = (
+        "tracking.tags.note: tracking.tags has no such key yet; a new one is added with a plus: +tracking.tags.note="
+    )
+    assert unknown_key("tracking.tags.note") == f"{message}VALUE."
+    assert unknown_key("tracking.tags.note", "x").endswith(": +tracking.tags.note=x.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from slimexp.config.fields import at_least, require
+from slimexp.config.fields import at_least, require, show
 
 __all__ = [
     "Backend",
@@ -37,7 +37,7 @@ class TrackingConfig:
     uri: str | None = MISSING
     experiment: str = MISSING
     run_name: str | None = MISSING
-    tags: dict[str, str] = MISSING
+    tags: dict[str, Any] = MISSING  # Texts, once made: of another type, OmegaConf's own message is no help.
     on_error: OnError = MISSING
     tensorboard: bool = MISSING
     log_model: bool = MISSING
@@ -50,5 +50,11 @@ class TrackingConfig:
         wanted = self.system_metrics
         known = isinstance(wanted, bool) or wanted == "auto"
         require(known, "tracking.system_metrics", wanted, "must be auto, true or false.")
+        for key, value in self.tags.items():
+            fits = isinstance(value, (str, bool, int, float))
+            shown = "null" if value is None else "{...}" if isinstance(value, dict) else "[...]"
+            rule = f"a tag's value is one text: leave the key out, or give a text, e.g. +tracking.tags.{key}=none."
+            require(fits, f"tracking.tags.{key}", shown, rule)
+        self.tags = {key: show(value) for key, value in self.tags.items()}
         at_least(self, "tracking", 1_000_000, "events_max_bytes")
         at_least(self, "tracking", 0.1, "system_every_secs")

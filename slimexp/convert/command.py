@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"Wrote {report.target} in {report.secs:.1f} s, {total / max(report.secs, 1e-9):.0f} images/s. To train on it:"
     )
-    print(f"  python -m slimexp {_overrides(report.target, to, source)}")
+    print(f"  {_interpreter()} -m slimexp {_overrides(report.target, to, source)}")
     return 0
 
 
@@ -185,6 +185,16 @@ def _assign(key: str, value: str) -> str:
     if not re.fullmatch(r"[\w./:-]+", value, re.ASCII):
         value = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return shlex.quote(f"{key}={value}")
+
+
+def _interpreter() -> str:
+    """Returns what to enter in a shell for the Python that runs now, which need not be the one that `python` means."""
+    path = sys.executable or "python"
+    if os.path.isabs(path):
+        # Without a slash a shell would look for it elsewhere.
+        relative = os.path.join(os.path.relpath(os.path.dirname(path)), os.path.basename(path))
+        path = min(relative, path, key=len)
+    return shlex.quote(path)
 
 
 def _start_tensorflow() -> None:

@@ -7,7 +7,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from slimexp.dataset.split import Split
@@ -41,7 +41,7 @@ def require_file(path: str, key: str) -> str:
     """
     full = _absolute(path, key)
     if not os.path.exists(full):
-        raise UserError(f"{key}={path}: there is no such file{_nearest(full)}.")
+        raise UserError(f"{key}={path}: there is no such file{_nearest(full, is_folder=False)}.")
     if os.path.isdir(full):
         raise UserError(f"{key}={path} is a folder; name the file.")
     if not os.access(full, os.R_OK):
@@ -49,11 +49,25 @@ def require_file(path: str, key: str) -> str:
     return full
 
 
-def require_folder(path: str, key: str) -> str:
-    """Checks that a folder is there and may be listed; as `require_file`."""
+def require_folder(path: str, key: str, where_to_get: Callable[[str], str] | None = None) -> str:
+    """Checks that a folder is there and may be listed.
+
+    Args:
+        path: As for `require_file`.
+        key: Likewise.
+        where_to_get: Says where the contents of a missing folder, of which it is given the absolute path, are to be
+            had; whole sentences.
+
+    Returns:
+        The absolute path.
+
+    Raises:
+        UserError: If there is no such folder, it is a file, or may not be listed.
+    """
     full = _absolute(path, key)
     if not os.path.exists(full):
-        raise UserError(f"{key}={path}: there is no such folder{_nearest(full)}.")
+        hint = "" if where_to_get is None else f" {where_to_get(full)}"
+        raise UserError(f"{key}={path}: there is no such folder{_nearest(full, is_folder=True)}.{hint}")
     if not os.path.isdir(full):
         raise UserError(f"{key}={path} is a file; name the folder.")
     if not os.access(full, os.R_OK | os.X_OK):
@@ -67,22 +81,36 @@ def _absolute(path: str, key: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _nearest(missing: str) -> str:
-    """Returns what is there in place of a missing path, as a remark."""
+def _nearest(missing: str, *, is_folder: bool) -> str:
+    """Returns what is there in place of a missing file or folder, as a remark."""
     folder, name = os.path.split(missing)
     while not os.path.isdir(folder):
         folder, name = os.path.split(folder)
+    first_missing = os.path.join(folder, name)
+    if os.path.islink(first_missing) and not os.path.exists(first_missing):
+        return f"; {first_missing!r} is a link to {os.readlink(first_missing)!r}, which is not there"
+    if os.path.exists(first_missing):
+        return f"; {first_missing!r} is a file, not a folder"
+    wants_folder = is_folder or first_missing != missing
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in itertools.islice(entries, _MAX_NAMES_COMPARED)]
+            there = list(itertools.islice(entries, _MAX_NAMES_COMPARED))
     except OSError as error:
         return f", or none that may be seen: {folder!r} can't be listed ({error.strerror})"
+    names = [entry.name for entry in there if not wants_folder or _is_folder(entry)]
     by_lower = {there.lower(): there for there in names}
     near = [by_lower[lower] for lower in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
-    where = "" if os.path.join(folder, name) == missing else f", nor a folder {os.path.join(folder, name)!r}"
+    where = "" if first_missing == missing else f", nor a folder {first_missing!r}"
     if near:
         return f"{where}; nearest in {folder!r}: {', '.join(map(repr, near))}"
-    return f"{where}; {folder!r} has nothing of a similar name" if names else f"{where}; {folder!r} is empty"
+    if not there:
+        return f"{where}; {folder!r} is empty"
+    return f"{where}; {folder!r} has {'no folder' if wants_folder else 'nothing'} of a similar name"
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    # Of what is no link the entry itself tells, without asking the disk; of a link it may raise.
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

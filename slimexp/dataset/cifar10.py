@@ -50,7 +50,7 @@ def load_cifar10(
     Raises:
         UserError: If a file is missing or not of this form, or the cache can't be written.
     """
-    folder = require_folder(root, "dataset.root")
+    folder = require_folder(root, "dataset.root", _where_to_get)
     if os.path.isdir(os.path.join(folder, _BELOW)):
         folder = os.path.join(folder, _BELOW)
     wanted = [*_FILES["train"], *_FILES["eval"], *([_NAMES_FILE] if class_names is None else [])]
@@ -73,12 +73,16 @@ def _find(folder: str, root: str, name: str) -> str:
         hint = f" {name.removesuffix('.bin')} is there: that is the Python version; the binary one is needed."
     elif os.path.isfile(os.path.join(folder, _ARCHIVE)):
         hint = f" {_ARCHIVE} is there: unpack it (tar xzf {_ARCHIVE})."
-    is_below = os.path.basename(folder) == _BELOW
-    also = "" if is_below else f", nor a folder {_BELOW}"
-    raise UserError(
-        f"dataset.root={root}: there is no {name} in {folder}{also}.{hint} Nothing is downloaded: get {_ARCHIVE}, the "
-        f"binary version, from {_PAGE} (CIFAR-10's own page), and unpack it in "
-        f"{os.path.dirname(folder) if is_below else folder}."
+    also = "" if os.path.basename(folder) == _BELOW else f", nor a folder {_BELOW}"
+    raise UserError(f"dataset.root={root}: there is no {name} in {folder}{also}.{hint} {_where_to_get(folder)}")
+
+
+def _where_to_get(folder: str) -> str:
+    # The archive makes the folder _BELOW.
+    place = os.path.dirname(folder) if os.path.basename(folder) == _BELOW else folder
+    return (
+        f"Nothing is downloaded: get {_ARCHIVE}, the binary version, from {_PAGE} (CIFAR-10's own page), and unpack it "
+        f"in {place}."
     )
 
 

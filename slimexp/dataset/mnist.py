@@ -24,6 +24,7 @@ from slimexp.errors import UserError
 __all__ = ["load_mnist"]
 
 _PAGE = "http://yann.lecun.com/exdb/mnist/"
+_COPY = "https://storage.googleapis.com/cvdf-datasets/mnist/"  # The page has been closed at times.
 _PREFIXES = {"train": "train", "eval": "t10k"}
 _KINDS = {"images": 3, "labels": 1}  # What a file holds, and in how many dimensions.
 _UNSIGNED_BYTE = 8
@@ -58,8 +59,15 @@ def load_mnist(
     names = [str(digit) for digit in range(_NUM_CLASSES)]
     if class_names is not None:
         names = list(load_class_names(class_names))
-    folder = require_folder(root, "dataset.root")
-    files = {(split, kind): _find(folder, root, split, kind) for split in _PREFIXES for kind in _KINDS}
+    wanted = [(split, kind) for split in _PREFIXES for kind in _KINDS]
+    folder = require_folder(root, "dataset.root", lambda missing: _where_to_get(wanted, missing))
+    files = {which: path for which in wanted if (path := _find(folder, *which)) is not None}
+    missing = [which for which in wanted if which not in files]
+    if missing:
+        first, *others = _names(*missing[0])
+        raise UserError(
+            f"dataset.root={root}: there is no {first}, nor {', '.join(others)}. {_where_to_get(missing, folder)}"
+        )
 
     def read() -> dict[str, Arrays]:
         return {split: _read_split(files[split, "images"], files[split, "labels"]) for split in _PREFIXES}
@@ -67,18 +75,30 @@ def load_mnist(
     return load_kept(list(files.values()), read, name=name, kind="mnist", class_names=names, cache_dir=cache_dir)
 
 
-def _find(folder: str, root: str, split: str, kind: str) -> str:
+def _names(split: str, kind: str) -> list[str]:
+    """Returns what a file may be called, first its own name, then that under which it is published."""
     stem = f"{_PREFIXES[split]}-{kind}"
-    names = [f"{stem}{mark}idx{_KINDS[kind]}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz")]
+    return [f"{stem}{mark}idx{_KINDS[kind]}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz")]
+
+
+def _where_to_get(missing: Sequence[tuple[str, str]], folder: str) -> str:
+    names = [_names(split, kind)[1] for split, kind in missing]
+    listed, so_on, them = names[0], "", "it"
+    if len(names) > 1:
+        listed, so_on, them = f"{', '.join(names[:-1])} and {names[-1]}", " and so on", "them"
+    return (
+        f"Nothing is downloaded: get {listed} from {_PAGE} (MNIST's own page) or {_COPY}{names[0]}{so_on} (a copy), "
+        f"and put {them} into {folder}."
+    )
+
+
+def _find(folder: str, split: str, kind: str) -> str | None:
     for below in _BELOW:
-        for name in names:
+        for name in _names(split, kind):
             path = os.path.join(folder, below, name)
             if os.path.isfile(path):
                 return require_file(path, "dataset.root")
-    raise UserError(
-        f"dataset.root={root}: there is no {names[0]}, nor {', '.join(names[1:])}. Nothing is downloaded: get "
-        f"{names[0]}.gz from {_PAGE} (MNIST's own page), and put it into {folder}."
-    )
+    return None
 
 
 def _read_split(images_file: str, labels_file: str) -> Arrays:

@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 _MAIN = os.path.join("ImageSets", "Main")
 _IMAGES = "JPEGImages"
+_PAGE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"
+_ARCHIVE = "VOCtrainval_11-May-2012.tar"
+_UNPACKED = os.path.join("VOCdevkit", "VOC2012")  # What the archive makes.
 _USUAL_SETS = ("train", "val", "trainval", "test")
 # Other suffixes that a tree of one's own may have for some of its images.
 _SUFFIXES = (".jpg", ".jpeg", ".JPG", ".JPEG", ".png", ".PNG", ".bmp", ".gif", ".webp")
@@ -122,17 +125,38 @@ def load_pascal_voc(
 
 
 def _find_root(root: str) -> str:
-    folder = require_folder(root, "dataset.root")
+    folder = require_folder(root, "dataset.root", lambda missing: _where_to_get(root, missing))
     if not _is_root(folder):
         near = next((path for path in itertools.chain(_above(folder), _below(folder)) if _is_root(path)), None)
-        hint = "name the folder of a year, such as VOCdevkit/VOC2012"
+        hint = f"name the folder of a year, such as {_UNPACKED}. {_where_to_get(root, folder)}"
         if near is not None:
             where = os.path.relpath(near, folder)
-            hint = f"{where} there has: dataset.root={os.path.normpath(os.path.join(root, where))}"
-        raise UserError(f"dataset.root={root} has no folders {_MAIN} and {_IMAGES} in it; {hint}.")
+            hint = f"{where} there has: dataset.root={os.path.normpath(os.path.join(root, where))}."
+        missing = [part for part in (_MAIN, _IMAGES) if not os.path.isdir(os.path.join(folder, part))]
+        raise UserError(
+            f"dataset.root={root} has no {'folders' if len(missing) > 1 else 'folder'} {' and '.join(missing)} in it; "
+            f"{hint}"
+        )
     for part in (_MAIN, _IMAGES):
         require_folder(os.path.join(folder, part), "dataset.root")
     return folder
+
+
+def _where_to_get(root: str, folder: str) -> str:
+    """Says where PASCAL VOC is to be had, and in which folder to unpack it.
+
+    Args:
+        root: The folder as the user named it.
+        folder: Its absolute path.
+    """
+    place = folder.removesuffix(os.sep + _UNPACKED)
+    then = ""
+    if place == folder:
+        then = f", and set dataset.root={os.path.normpath(os.path.join(root, _UNPACKED))}"
+    return (
+        f"Nothing is downloaded: get {_ARCHIVE} from {_PAGE} (PASCAL VOC's own page; other years' are beside it), "
+        f"unpack it in {place or os.sep}{then}."
+    )
 
 
 def _is_root(folder: str) -> bool:

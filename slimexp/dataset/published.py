@@ -123,12 +123,14 @@ def load_imagenet(
 
 
 def _require_shards(root: str, file_pattern: str, source: str) -> str:
-    folder = require_folder(root, "dataset.root")
+    def where_to_get(folder: str) -> str:
+        return f"Nothing is downloaded: {source}. Put the shards into {folder}"
+
+    folder = require_folder(root, "dataset.root", lambda missing: f"{where_to_get(missing)}.")
     pattern, found = matching(folder, file_pattern.replace("%s", "train"))
     if not found:
         raise UserError(
-            f"dataset.root={root}: no file matches {pattern}. Nothing is downloaded: {source}. Put the shards into "
-            f"{folder}, or set dataset.file_pattern."
+            f"dataset.root={root}: no file matches {pattern}. {where_to_get(folder)}, or set dataset.file_pattern."
         )
     return folder
 

@@ -151,11 +151,13 @@ def _warn_of_missing_shards(split: RecordSplit) -> None:
         missing = [number for number in range(int(total[:9])) if number not in there]
         if missing:
             _log.warning(
-                "%s: %d of the %d shards are not there, the first number %05d; their examples will be left out.",
+                "%s: %d of the %d shards %s not there, the first number %05d; %s examples will be left out.",
                 _text(stem),
                 len(missing),
                 int(total[:9]),
+                "is" if len(missing) == 1 else "are",
                 missing[0],
+                "its" if len(missing) == 1 else "their",
             )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from slimexp.config import Config, Resume
 from slimexp.config.fields import show
@@ -22,8 +23,9 @@ from slimexp.pipeline.doctor.cpus import available_cpus
 from slimexp.pipeline.settings import QUEUE_NAMES
 from slimexp.sweep import membership
 from slimexp.tracking import Tracker, provenance, read_metrics
-from slimexp.tracking.masking import mask_settings
+from slimexp.tracking.masking import mask_settings, mask_tree
 from slimexp.tracking.params import flatten as flatten_params
+from slimexp.tracking.record import read_record
 from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
 from slimexp.training.checkpoints import Checkpoints
 from slimexp.training.signals import StopSignals
@@ -114,7 +116,7 @@ def refuse_other_job(config: Config, earlier: Mapping[str, Any]) -> None:
 def earlier_run(run_dir: Path) -> dict[str, Any]:
     """Returns what `run.json` says of the run that the folder belongs to; nothing if there is none."""
     try:
-        return json.loads((run_dir / RECORD_FILE).read_text(encoding="utf-8"))
+        return read_record(run_dir / RECORD_FILE)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -251,7 +253,13 @@ def _log_settings(tracker: Tracker, path: Path) -> None:
     if not path.is_file():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    masked = mask_settings(text)
+    try:
+        # Read as YAML, since a value there may go on over lines, and an override has quotes within quotes.
+        content = yaml.safe_load(text)
+        clean = mask_tree(content)
+        masked = text if clean == content else yaml.safe_dump(clean, sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError:
+        masked = mask_settings(text)
     if masked != text:
         path = path.parent / "masked" / path.name
         path.parent.mkdir(exist_ok=True)

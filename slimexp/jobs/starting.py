@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import importlib
 import os
 import sys
@@ -18,9 +19,13 @@ from typing import Any
 from slimexp.config import Config
 from slimexp.errors import Interrupted, UserError
 
-__all__ = ["Outcome", "report", "start", "tensorflow_notes_to", "wants_traceback"]
+__all__ = ["Outcome", "disk_trouble", "report", "start", "tensorflow_notes_to", "wants_traceback"]
 
 _LOG_FILE = "slimexp.log"
+# What the user mends, and no fault of any program: full, over the quota, read-only, somebody else's.
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+# As TensorFlow and SQLite put it, whose errors are no OSErrors.
+_DISK_TEXTS = ("No space left on device", "Disk quota exceeded", "Read-only file system", "database or disk is full")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +80,42 @@ def start(
         text = error.code if isinstance(error.code, str) else f"sys.exit({'' if error.code is None else error.code})"
         return report(f"the job was left by {text} before its work was done.", exit_code=_code_of(error))
     except Exception as error:
+        trouble = disk_trouble(error, run_dir)
+        if trouble is not None:
+            _keep_traceback(run_dir, error, show=wants_traceback())
+            return report(f"{trouble} Then enter {go_on}.")
         log_file = _keep_traceback(run_dir, error, show=show_traceback or wants_traceback())
         summary = f"unexpected {type(error).__name__}: {error}"
         report(f"{summary}\nThis is a fault of slimexp or of code that it was given. The traceback is in {log_file}.")
         return Outcome(1, summary)
     return Outcome()
+
+
+def disk_trouble(error: BaseException, folder: Path) -> str | None:
+    """Says what is wrong where an error comes from a disk that is full or that may not be written.
+
+    Args:
+        error: Any error; what it was raised from counts as well.
+        folder: Where the results go, for an error that names no file.
+
+    Returns:
+        The path, what is wrong with it, and the way out; None if the error is about something else.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        text = next((text for text in _DISK_TEXTS if text.lower() in str(seen).lower()), None)
+        if isinstance(seen, OSError) and seen.errno in _DISK_ERRORS:
+            text = seen.strerror or text
+            path = os.fsdecode(seen.filename) if isinstance(seen.filename, (str, bytes)) else str(folder)
+        else:
+            path = str(folder)
+        if text is not None:
+            return (
+                f"{path}: cannot be written or read ({text}). Make room or set its permissions right, or choose "
+                "another place for the results with output_root=PATH."
+            )
+        seen = seen.__cause__
+    return None
 
 
 def report(error: object, exit_code: int = 1) -> Outcome:

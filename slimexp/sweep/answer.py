@@ -40,16 +40,13 @@ def verdict(jobs: Sequence[SweepJob], signum: int, error: BaseException | None) 
     return FINISHED, 0, None
 
 
-def sum_up(sweep_dir: Path, parent: ParentRun | None, start_dir: Path) -> int:
+def sum_up(sweep_dir: Path, parent: ParentRun | None, start_dir: Path) -> None:
     """Prints the table of a sweep and where all is, and records it in the sweep's run.
 
     Args:
         sweep_dir: Its folder.
         parent: Its run; None without.
         start_dir: The folder the user started in.
-
-    Returns:
-        1 if there is something that the user has to mend, as a metric that no job has; else 0.
     """
     from slimexp.sweep.summary import summarize
 
@@ -61,10 +58,7 @@ def sum_up(sweep_dir: Path, parent: ParentRun | None, start_dir: Path) -> int:
         print(f"MLflow run:   {parent.run_id} in experiment {record.experiment}")
         print(f"Compare:      {parent.tracker.ui_command}")
     sys.stdout.flush()
-    if any(job.status in (FAILED, KILLED, NOT_RUN) for job in record.jobs):
+    if any(job.status in (FAILED, KILLED, NOT_RUN) for job in record.asked):
         print("To go on: the same command again runs what is missing.", file=sys.stderr, flush=True)
-    if summary is None:
-        return 0
-    if parent is not None:
+    if summary is not None and parent is not None:
         parent.log(metrics=summary.metrics, tags=summary.tags, files=summary.files)
-    return 1 if summary.error else 0

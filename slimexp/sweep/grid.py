@@ -62,6 +62,7 @@ class GridSweeper(Sweeper):
             runner.rehearse(planned)
             return
         runner.refuse_errors(planned)
+        runner.leave_out_others(planned)
         runner.announce(planned)
         with runner:
             size = self.max_batch_size or len(planned)
@@ -81,7 +82,13 @@ def _values(override: Override) -> list[str]:
             f"{override.input_line}: has no list of values. Give one, e.g. {key}=0.1,0.01, or let hydra/sweeper=search "
             "choose within the interval."
         )
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    values = [f"{key}={value}" for value in override.sweep_string_iterator()]
+    if not values:
+        raise UserError(
+            f"{override.input_line}: comes to no value at all, so there is no job. range(1, 4) is 1, 2, 3, and "
+            "glob(...) has to match one of the options."
+        )
+    return values
 
 
 @dataclasses.dataclass

@@ -7,7 +7,8 @@ import dataclasses
 import json
 import logging
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "SweepJob",
     "edit_sweep",
     "first_line",
+    "note_job",
     "read_sweep",
 ]
 
@@ -54,6 +56,7 @@ class SweepJob:
         run_id: Its run in the tracking store.
         started: When it began last, ISO 8601 with the zone.
         secs: How long it took then, in seconds.
+        asked: Whether the command that the sweep was started with last has this job; a folder keeps those of others.
     """
 
     number: int
@@ -68,6 +71,7 @@ class SweepJob:
     run_id: str | None = None
     started: str | None = None
     secs: float | None = None
+    asked: bool = True
 
 
 @dataclasses.dataclass
@@ -117,13 +121,27 @@ class Sweep:
                 return job
         raise KeyError(number)
 
+    @property
+    def asked(self) -> list[SweepJob]:
+        """The jobs of the command that the sweep was started with last."""
+        return [job for job in self.jobs if job.asked]
+
     def write(self, sweep_dir: Path) -> None:
-        """Writes the record into a sweep's folder, whole or not at all; `edit_sweep` is for what others may change."""
+        """Writes the record into a sweep's folder, whole or not at all; `edit_sweep` is for what others may change.
+
+        Raises:
+            UserError: If it cannot be written, as on a full disk.
+        """
         path = sweep_dir / RECORD_FILE
         temporary = path.with_name(f"{RECORD_FILE}.{os.getpid()}.tmp")
         text = json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=1)
-        temporary.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        os.replace(temporary, path)
+        try:
+            temporary.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+            os.replace(temporary, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise UserError(_unwritable(path, error)) from error
 
 
 def read_sweep(sweep_dir: Path) -> Sweep:
@@ -136,7 +154,9 @@ def read_sweep(sweep_dir: Path) -> Sweep:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         jobs = [SweepJob(**_known(SweepJob, job)) for job in content["jobs"]]
-        return Sweep(**{**_known(Sweep, content), "jobs": jobs})
+        sweep = Sweep(**{**_known(Sweep, content), "jobs": jobs})
+        _add_unwritten(sweep, Path(sweep_dir))
+        return sweep
     except FileNotFoundError:
         raise UserError(f"{sweep_dir}: is no folder of a sweep, as it has no {RECORD_FILE}.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -148,11 +168,48 @@ def edit_sweep(sweep_dir: Path) -> Iterator[Sweep]:
     """Yields the record and writes it at the end; jobs side by side take turns.
 
     Nothing is written if the block raises.
+
+    Raises:
+        UserError: If the record cannot be read or written.
     """
     with _locked(sweep_dir):
         sweep = read_sweep(sweep_dir)
         yield sweep
         sweep.write(sweep_dir)
+        _unwritten.pop(sweep_dir, None)
+
+
+def note_job(sweep_dir: Path, number: int, **values: Any) -> None:
+    """Notes what has become of a job. On a full disk this process remembers it until the record can be written."""
+    try:
+        with edit_sweep(sweep_dir) as sweep:
+            _set(sweep.job(number), values)
+    except UserError as error:
+        if sweep_dir not in _unwritten:
+            print(f"slimexp: warning: {error}", file=sys.stderr, flush=True)
+        _unwritten.setdefault(sweep_dir, {}).setdefault(number, {}).update(values)
+
+
+# What a disk did not take, by sweep and job.
+_unwritten: dict[Path, dict[int, dict[str, Any]]] = {}
+
+
+def _add_unwritten(sweep: Sweep, sweep_dir: Path) -> None:
+    notes = _unwritten.get(sweep_dir, {})
+    for job in sweep.jobs:
+        _set(job, notes.get(job.number, {}))
+
+
+def _set(job: SweepJob, values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        setattr(job, key, value)
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return (
+        f"{path}: cannot be written ({error.strerror or error}). Make room or set its permissions right; the same "
+        "command then runs what is missing."
+    )
 
 
 @contextlib.contextmanager
@@ -160,7 +217,12 @@ def _locked(sweep_dir: Path) -> Iterator[None]:
     # Where there are no file locks, jobs side by side may lose each other's last word; the run folders still have it.
     import fcntl
 
-    with open(sweep_dir / f".{RECORD_FILE}.lock", "a", encoding="utf-8") as file:
+    lock_file = sweep_dir / f".{RECORD_FILE}.lock"
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(lock_file, "a", encoding="utf-8"))
+        except OSError as error:
+            raise UserError(_unwritable(lock_file, error)) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:

@@ -98,6 +98,18 @@ class ParentRun:
         except Exception as error:  # The store may be down; the sweep's own record has it in any case.
             _log.warning("The run of job %d could not be closed in the store: %s", job.number, error)
 
+    def supersede(self, earlier: str, later: str) -> None:
+        """Marks the run that a job left at an earlier start, where it has begun another one since."""
+        if self.run_id is None:
+            return
+        try:
+            import mlflow
+
+            client = mlflow.MlflowClient(tracking_uri=resolve_uri(self._config.tracking.uri, Path.cwd()).uri)
+            client.set_tag(earlier, "superseded_by", later)
+        except Exception as error:  # As above.
+            _log.warning("The run %s could not be marked as superseded by %s: %s", earlier, later, error)
+
     def log(self, *, metrics: Mapping[str, float], tags: Mapping[str, str], files: Iterable[Path]) -> None:
         """Records what the sweep came to."""
         if metrics:
@@ -109,7 +121,10 @@ class ParentRun:
 
     def finish(self, status: str, message: str | None) -> None:
         """Ends the run; only the first call counts."""
-        self.tracker.finish(status, message)
+        try:
+            self.tracker.finish(status, message)
+        except OSError as error:  # A full disk: the folder's notes are behind, the store need not be.
+            _log.warning("The notes on the sweep's run could not be written: %s", error)
 
 
 def _earlier(sweep_dir: Path) -> dict[str, Any]:

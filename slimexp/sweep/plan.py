@@ -72,6 +72,7 @@ def plan_job(
     start_dir: Path,
     sweep_dir: Path,
     explain: Callable[[Exception], str],
+    hide: Callable[[str, str], str],
 ) -> PlannedJob:
     """Composes and checks one job; what is wrong with it is in its `error`.
 
@@ -84,9 +85,10 @@ def plan_job(
         start_dir: The folder the user started in.
         sweep_dir: The sweep's folder.
         explain: Turns Hydra's errors into messages.
+        hide: Returns a swept key's value as it may be kept and shown.
     """
     own = [override for override in overrides if not override.startswith("hydra")]
-    swept = swept_values(own, keys)
+    swept = {key: hide(key, value) for key, value in swept_values(own, keys).items()}
     job = PlannedJob(number, own, swept, str(number), job_name("", swept, keys).strip() or f"job {number}")
     try:
         here = f"hydra.sweep.dir={quoted(str(sweep_dir))}"

@@ -19,7 +19,7 @@ from hydra.core.utils import configure_log
 from omegaconf import OmegaConf
 
 from slimexp.config import Config
-from slimexp.jobs.starting import Outcome, start
+from slimexp.jobs.starting import Outcome, disk_trouble, report, start
 from slimexp.sweep.membership import Membership, join
 from slimexp.validation import validate
 
@@ -67,15 +67,25 @@ def main(arguments: list[str]) -> int:
         go_on="the command of the sweep again, which goes on with what is missing",
         show_traceback=True,
     )
-    _write(job_dir / RESULT_FILE, dataclasses.asdict(outcome))
+    try:
+        _write(job_dir / RESULT_FILE, dataclasses.asdict(outcome))
+    except OSError as error:
+        # Without it the job counts as failed: how it ended is then for its own record to tell.
+        report(disk_trouble(error, job_dir) or error)
+        return outcome.exit_code or 1
     return outcome.exit_code
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8", errors="surrogatepass")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8", errors="surrogatepass")
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def _end_with_parent(parent: int) -> None:

@@ -127,9 +127,9 @@ def read_results(sweep_dir: Path) -> list[JobResult]:
             versions, every folder with Hydra's notes or the result of a benchmark is a job.
 
     Returns:
-        One result a job, by their numbers; empty if there are no jobs.
+        One result a job of the command that was started last, by their numbers; empty if there are no jobs.
     """
-    entries = read_sweep(sweep_dir).jobs if (sweep_dir / SWEEP_FILE).is_file() else _found_jobs(sweep_dir)
+    entries = read_sweep(sweep_dir).asked if (sweep_dir / SWEEP_FILE).is_file() else _found_jobs(sweep_dir)
     keys = dict.fromkeys(key for entry in entries for key in entry.swept)
     return [_read_job(sweep_dir, entry, keys) for entry in sorted(entries, key=lambda entry: entry.number)]
 

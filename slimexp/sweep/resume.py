@@ -23,6 +23,7 @@ from slimexp.sweep.jobs import (
 )
 from slimexp.sweep.plan import PlannedJob, masked
 from slimexp.sweep.process import JOB_FILE, read_result
+from slimexp.sweep.task import outcome_of
 
 __all__ = ["Earlier", "find_earlier"]
 
@@ -118,9 +119,10 @@ class Earlier:
         folder = self._sweep_dir / job.dir
         if job.status == RUNNING:
             result = read_result(folder)
-            done = result is not None and result.exit_code == 0
-            job.status, job.reason = (FINISHED, "") if done else (KILLED, "the sweep was ended while it ran")
-            job.exit_code = 0 if done else 137
+            job.status, job.exit_code, job.reason = KILLED, 137, "the sweep was ended while it ran"
+            if result is not None:  # It ended by itself after that.
+                job.status, outcome = outcome_of(result.exit_code, result)
+                job.exit_code, job.reason = outcome.exit_code, outcome.reason
         elif job.status == FINISHED and not folder.is_dir():
             job.status, job.reason = NOT_RUN, "its folder is gone"
 

@@ -26,13 +26,27 @@ from slimexp.config import Config, show
 from slimexp.errors import UserError
 from slimexp.hydra_errors import explain
 from slimexp.jobs.lock import BusyError, exclusive
+from slimexp.jobs.starting import disk_trouble
 from slimexp.sweep import stopping
 from slimexp.sweep.answer import sum_up, verdict
 from slimexp.sweep.identity import sweep_name
-from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, RUNNING, Sweep, SweepJob, edit_sweep, read_sweep
+from slimexp.sweep.jobs import (
+    ENDED,
+    FAILED,
+    FINISHED,
+    KILLED,
+    RUNNING,
+    Sweep,
+    SweepJob,
+    edit_sweep,
+    note_job,
+    read_sweep,
+)
 from slimexp.sweep.plan import PlannedJob, lists_swept, masked, plan_job, quoted
-from slimexp.sweep.process import write_job
+from slimexp.sweep.process import read_result, write_job
 from slimexp.sweep.resume import Earlier, find_earlier
+from slimexp.sweep.task import outcome_of
+from slimexp.validation import flatten
 
 __all__ = ["SweepRunner", "active", "exit_codes"]
 
@@ -41,6 +55,8 @@ exit_codes: list[int] = []
 _SHOWN = 30
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _active: list[SweepRunner] = []
+# Where a job writes beside its folder, by the job.
+_OUTPUTS = {"predict": "predict.output", "export": "export.dir"}
 
 
 def active() -> bool:
@@ -85,18 +101,18 @@ class SweepRunner:
         sweepers = [o for o in chosen if o.startswith(("hydra/sweeper", "hydra.sweeper"))]
         self._arguments = masked([*arguments, *sweepers])
         self.dry_run = OmegaConf.select(config, "dry_run") is True
-        self.dir, self.record = find_earlier(
-            Path(os.path.abspath(OmegaConf.select(config, "hydra.sweep.dir"))),
-            sweeps=Path(os.path.abspath(OmegaConf.select(config, "output_root"))) / "sweeps",
-            overrides=self._arguments,
-            start_dir=self._start_dir,
-            anew=show(OmegaConf.select(config, "sweep.resume")) == "never",
-        )
+        self._open = contextlib.ExitStack()
+        self.dir, self.record = self._find_earlier()
+        if self.record is not None and not self.dry_run:
+            # Held from here on: another start would change the record that the plan is made from.
+            self._lock()
+            self.record = read_sweep(self.dir)
         self._earlier = Earlier(self.record, self.dir)
         self._next = self._earlier.next_number()
         self._keys: list[str] = []
         self._subdirs = {job.dir: job.number for job in self._earlier.jobs}
-        self._open = contextlib.ExitStack()
+        self._secrets: dict[str, list[str]] = {}
+        self._outputs: dict[tuple[str, str], int] = {}
         self._parent: Any = None
         self._signum, self._signals = 0, 0
         self._began = time.monotonic()
@@ -154,9 +170,23 @@ class SweepRunner:
                     f"hydra.sweep.subdir={job.subdir}: the jobs {owner} and {number} would share this folder. Let it "
                     "hold what tells them apart, e.g. ${hydra.job.num}."
                 )
+            self._refuse_shared_output(job)
             self._next = max(self._next, number + 1)
             planned.append(job)
         return planned
+
+    def leave_out_others(self, planned: Sequence[PlannedJob]) -> None:
+        """Lets only these jobs count: a folder may hold those of another command, or of a preset as it was before."""
+        numbers = {job.number for job in planned}
+        for job in self._earlier.jobs:
+            job.asked = job.number in numbers
+        others = [str(job.number) for job in self._earlier.jobs if not job.asked]
+        if others:
+            _say(
+                f"slimexp: note: {self.dir} also holds jobs that are none of this command's "
+                f"({', '.join(others[:_SHOWN])}{', ...' if len(others) > _SHOWN else ''}): they are kept and count for "
+                "nothing here. For a folder of its own choose another hydra.sweep.dir."
+            )
 
     def check(self, jobs: Sequence[Sequence[str]], *, swept: Sequence[str]) -> list[PlannedJob]:
         """Composes and checks jobs that are not to be run: their numbers count for nothing."""
@@ -275,7 +305,59 @@ class SweepRunner:
             start_dir=self._start_dir,
             sweep_dir=self.dir,
             explain=explain,
+            hide=self._hide,
         )
+
+    def _find_earlier(self) -> tuple[Path, Sweep | None]:
+        return find_earlier(
+            Path(os.path.abspath(OmegaConf.select(self._config, "hydra.sweep.dir"))),
+            sweeps=Path(os.path.abspath(OmegaConf.select(self._config, "output_root"))) / "sweeps",
+            overrides=self._arguments,
+            start_dir=self._start_dir,
+            anew=show(OmegaConf.select(self._config, "sweep.resume")) == "never",
+        )
+
+    def _lock(self) -> None:
+        """Takes the sweep's folder for this process until it is left."""
+        try:
+            self._open.enter_context(exclusive(self.dir))
+        except BusyError as error:
+            raise UserError(
+                f"{self.dir}: this sweep is running now. Wait for it, or begin another of the same command: "
+                "sweep.resume=never."
+            ) from error
+        except OSError as error:
+            raise UserError(_unusable(self.dir, "written", error)) from error
+
+    def _hide(self, key: str, value: str) -> str:
+        """Returns a swept value as it may be kept and shown: of secrets only which of them it is."""
+        from slimexp.tracking.masking import MASK, is_secret_key, mask_text
+
+        if not is_secret_key(key):
+            text = mask_text(f"{key}={value}").partition("=")[2]
+            if text == value:
+                return value
+        known = self._secrets.setdefault(key, [])
+        if value not in known:
+            known.append(value)
+        return f"{MASK}{known.index(value) + 1}"
+
+    def _refuse_shared_output(self, job: PlannedJob) -> None:
+        """Gives a job an error if it would write where another one does, and take its results away."""
+        if job.config is None or job.error is not None:
+            return
+        values = flatten(job.config)
+        for name, key in _OUTPUTS.items():
+            path = values.get(key)
+            is_screen = Path(str(path)).name == "-" or str(path).startswith("/dev/")
+            if job.config.job.name != name or path is None or is_screen:
+                continue
+            owner = self._outputs.setdefault((key, os.path.realpath(str(path))), job.number)
+            if owner != job.number:
+                job.error = (
+                    f"{key}={path}: the jobs {owner} and {job.number} would both write there. Leave it out, which "
+                    "gives each job a place in its own folder, or sweep over it as well."
+                )
 
     def _is_done(self, planned: PlannedJob) -> bool:
         return any(job.number == planned.number and job.status == FINISHED for job in self._earlier.jobs)
@@ -287,11 +369,15 @@ class SweepRunner:
             if config is None:
                 raise UserError(next(job.error for job in planned if job.error) or "There are no jobs.")
             self._begin(config)
+        from slimexp.tracking.masking import mask_text
+
         with edit_sweep(self.dir) as record:
             known = {job.number: job for job in record.jobs}
             for job in planned:
                 old = known.get(job.number)
                 if old is not None and old.status == FINISHED:
+                    # Another command may have been over other keys.
+                    old.name, old.swept, old.asked = job.name, job.swept, True
                     continue
                 new = SweepJob(job.number, job.subdir, job.name, masked(job.overrides), job.swept, job.hash)
                 if old is not None:  # What is known of it stands until it is begun again.
@@ -301,23 +387,17 @@ class SweepRunner:
                     new.status, new.exit_code, new.reason = FAILED, 1, job.error
                 known[job.number] = new
             record.jobs = [known[number] for number in sorted(known)]
+            for noted in record.jobs:
+                noted.reason = mask_text(noted.reason)
 
     def _begin(self, config: Config) -> None:
         new = [folder for folder in (self.dir, *self.dir.parents) if not folder.exists()]
         try:
             self.dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(
-                f"hydra.sweep.dir={self.dir}: cannot be made ({error.strerror or error}). Choose a folder of your own: "
-                "hydra.sweep.dir=PATH, or output_root=PATH for all."
-            ) from error
-        try:
-            self._open.enter_context(exclusive(self.dir))
-        except BusyError as error:
-            raise UserError(
-                f"{self.dir}: this sweep is running now. Wait for it, or begin another of the same command: "
-                "sweep.resume=never."
-            ) from error
+            raise UserError(_unusable(self.dir, "made", error)) from error
+        if self.record is None:
+            self._lock()
         stopping.clear(self.dir)
         from slimexp.tracking import provenance
 
@@ -339,11 +419,18 @@ class SweepRunner:
         # Before the record: a store that cannot be used leaves no sweep that would seem to have been run.
         try:
             self._parent = ParentRun(config, self.dir, name=record.name, keys=self._keys, overrides=self._arguments)
+        except OSError as error:
+            _remove_empty(new)
+            raise UserError(_unusable(self.dir, "written", error)) from error
         except UserError:
             _remove_empty(new)
             raise
         record.parent_run_id, record.uri = self._parent.run_id, self._parent.tracker.uri
-        record.write(self.dir)
+        try:
+            record.write(self.dir)
+        except UserError as error:
+            self._parent.finish(FAILED, str(error))
+            raise
         self._is_open = True
 
     def _write_job(self, job: PlannedJob) -> None:
@@ -374,40 +461,77 @@ class SweepRunner:
 
     def _launch(self, batch: Sequence[PlannedJob]) -> None:
         where = f"hydra.sweep.dir={quoted(str(self.dir))}"
-        jobs = [[*job.overrides, where, f"hydra.sweep.subdir={quoted(job.subdir)}"] for job in batch]
-        for job in batch:
-            self._write_job(job)
+        before = {job.number: job.run_id for job in read_sweep(self.dir).jobs}
+        ready = [job for job in batch if self._prepare(job)]
+        jobs = [[*job.overrides, where, f"hydra.sweep.subdir={quoted(job.subdir)}"] for job in ready]
+        trouble = None
         try:
-            self._launcher.launch(jobs, initial_job_idx=batch[0].number)
+            if ready:
+                self._launcher.launch(jobs, initial_job_idx=ready[0].number)
+        except OSError as error:  # Of Hydra's own notes in a job's folder; the other jobs may fare better.
+            trouble = disk_trouble(error, self.dir)
+            if trouble is None and not self.stopping:
+                raise
         except BaseException:
             # What workers were waiting for has lost them; the jobs end by themselves, with their checkpoints.
             if not self.stopping:
                 raise
         finally:
-            with edit_sweep(self.dir) as record:
-                ended = [record.job(job.number) for job in batch]
-                for left in ended:
-                    if left.status == RUNNING:
-                        left.status, left.exit_code = KILLED, 137
-                        left.reason = "the process that waited for it was ended"
-            for done in ended:
-                self._parent.settle(done, self.dir / done.dir)
+            numbers = {job.number for job in batch}
+            for job in read_sweep(self.dir).jobs:
+                if job.number in numbers:
+                    self._settle(job, before.get(job.number), trouble)
+
+    def _prepare(self, job: PlannedJob) -> bool:
+        """Writes what a job's process is to do; where that fails, the job has failed."""
+        try:
+            self._write_job(job)
+        except OSError as error:
+            reason = disk_trouble(error, self.dir / job.subdir) or str(error)
+            _say(f"\nJob {job.number}: {job.name}\nJob {job.number}: {FAILED}: {reason}")
+            note_job(self.dir, job.number, status=FAILED, exit_code=1, reason=reason)
+            return False
+        return True
+
+    def _settle(self, job: SweepJob, earlier_run: str | None, trouble: str | None) -> None:
+        """Puts right what a job that was launched could not note itself, in the record and in the store."""
+        if job.status == RUNNING:
+            result = read_result(self.dir / job.dir)
+            job.status, job.exit_code, job.reason = KILLED, 137, "the process that waited for it was ended"
+            if result is not None:
+                job.status, outcome = outcome_of(result.exit_code, result)
+                job.exit_code, job.reason = outcome.exit_code, outcome.reason
+            note_job(self.dir, job.number, status=job.status, exit_code=job.exit_code, reason=job.reason)
+        elif trouble is not None and job.status not in ENDED:
+            _say(f"Job {job.number}: {FAILED}: {trouble}")
+            job.status, job.exit_code, job.reason = FAILED, 1, trouble
+            note_job(self.dir, job.number, status=FAILED, exit_code=1, reason=trouble)
+        self._parent.settle(job, self.dir / job.dir)
+        if earlier_run and job.run_id and job.run_id != earlier_run:
+            self._parent.supersede(earlier_run, job.run_id)
 
     def _close(self, error: BaseException | None) -> None:
         """Says in the record, in the store and on the screen how the sweep ended."""
-        status, code, reason = verdict(read_sweep(self.dir).jobs, self._signum, error)
-        with edit_sweep(self.dir) as record:
-            record.status, record.secs = status, round(time.monotonic() - self._began, 1)
-        stopping.clear(self.dir)
-        summary_code = 0
+        status, code, reason = FAILED, 1, None
         try:
-            summary_code = sum_up(self.dir, self._parent, self._start_dir)
-        except Exception as summary_error:  # The jobs' results stand in their folders, whatever fails here.
-            _say(f"slimexp: error: the sweep could not be summed up: {type(summary_error).__name__}: {summary_error}")
-            summary_code = 1
-        if self._parent is not None:
-            self._parent.finish(status, reason)
-        exit_codes.append(code or summary_code)
+            status, code, reason = verdict(read_sweep(self.dir).asked, self._signum, error)
+            try:
+                with edit_sweep(self.dir) as record:
+                    record.status, record.secs = status, round(time.monotonic() - self._began, 1)
+            except UserError as trouble:
+                _say(f"slimexp: error: {trouble}")
+                code = code or 1
+            stopping.clear(self.dir)
+            try:
+                sum_up(self.dir, self._parent, self._start_dir)
+            except Exception as trouble:  # The jobs' results stand in their folders, whatever fails here.
+                why = disk_trouble(trouble, self.dir) or f"{type(trouble).__name__}: {trouble}"
+                _say(f"slimexp: error: the sweep could not be summed up: {why}")
+                code = code or 1
+        finally:
+            exit_codes.append(code)
+            if self._parent is not None:
+                self._parent.finish(status, reason)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -418,6 +542,13 @@ class SweepRunner:
             stopping.request(self.dir, stopping.Stop(number, self._signals))
         if self._signals == 1:
             _say("\nslimexp: stopping: what runs saves its checkpoint; what has not begun is left. Once more: at once.")
+
+
+def _unusable(sweep_dir: Path, how: str, error: OSError) -> str:
+    return (
+        f"hydra.sweep.dir={sweep_dir}: cannot be {how} ({error.strerror or error}). Choose a folder of your own: "
+        "hydra.sweep.dir=PATH, or output_root=PATH for all."
+    )
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -262,11 +262,15 @@ def _refuse(checked: Sequence[PlannedJob], spaces: Sequence[Space]) -> None:
     errors = list(dict.fromkeys(job.error for job in checked if job.error is not None))
     if not errors:
         return
-    lines = []
+    lines: list[str] = []
+    hinted = set()
     for error in errors:
         space = next((space for space in spaces if error.startswith((f"{space.name}=", f"{space.name}:"))), None)
         wants_whole = re.search("whole number|to Integer", error)
         if space is not None and wants_whole and not space.integer and not space.choices:
+            if space.name in hinted:
+                continue  # The other end of the same interval.
+            hinted.add(space.name)
             error = f"{error} Whole numbers are searched with int(interval(1, 8)) or range(1, 9)."
         lines.append(error if space is None else f"{space.key}={space.text}: {error}")
     raise UserError("\n".join(lines))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 import statistics
 import sys
 from collections.abc import Sequence
@@ -86,8 +87,8 @@ def summarize(
     verdict = judge(jobs, groups, chosen, maximize)
 
     files = [sweep_dir / "sweep.csv"]
-    write_jobs_csv(files[0], jobs, best)
     print_jobs(jobs, chosen, best)
+    write_jobs_csv(files[0], jobs, best)
     if any(SEED in job.settings for job in jobs):
         print()
         print_groups(groups, chosen)
@@ -120,8 +121,10 @@ def summarize(
 def _what_to_set(verdict: SweepVerdict) -> list[str]:
     """Returns lines to paste: one for each network or dataset that benchmarks were made of."""
     if len(verdict.advice) > 1:
-        return [f"Set:          {' '.join(one.overrides)}  ({one.context})" for one in verdict.advice if one.overrides]
-    return [f"Set:          {' '.join(verdict.overrides)}"] if verdict.overrides else []
+        return [
+            f"Set:          {shlex.join(one.overrides)}  ({one.context})" for one in verdict.advice if one.overrides
+        ]
+    return [f"Set:          {shlex.join(verdict.overrides)}"] if verdict.overrides else []
 
 
 def _tune(
@@ -182,5 +185,5 @@ def _tags(verdict: SweepVerdict, metric: str | None, best: JobResult | None) -> 
         if best.bottleneck:
             tags["bottleneck"] = best.bottleneck
     if verdict.overrides:
-        tags["sweep.set"] = " ".join(verdict.overrides)
+        tags["sweep.set"] = shlex.join(verdict.overrides)
     return tags

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO
 
 from slimexp.jobs.lock import BusyError, exclusive
-from slimexp.jobs.starting import Outcome
+from slimexp.jobs.starting import Outcome, disk_trouble
 from slimexp.sweep import stopping
-from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, edit_sweep, first_line, read_sweep
+from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, first_line, note_job, read_sweep
 from slimexp.sweep.process import JOB_FILE, RESULT_FILE, read_result
 
 __all__ = ["outcome_of", "run_task"]
@@ -53,11 +53,11 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool) -> None:
     label = f"Job {job.number}:" if is_attached else f"[{job.number}]"
     _say(f"\nJob {job.number}: {job.name}" if is_attached else f"[{job.number}] {job.name}")
     began = time.monotonic()
-    _note(sweep_dir, job, status=RUNNING, exit_code=None, reason="", started=_now(), secs=None)
+    note_job(sweep_dir, job.number, status=RUNNING, exit_code=None, reason="", started=_now(), secs=None)
     status, outcome = _run(sweep_dir, job_dir, job, is_attached)
     secs = round(time.monotonic() - began, 1)
     end = {"status": status, "exit_code": outcome.exit_code, "reason": outcome.reason, "secs": secs}
-    _note(sweep_dir, job, **end, run_id=_run_id(job_dir))
+    note_job(sweep_dir, job.number, **end, run_id=_run_id(job_dir))
     if status in (FAILED, KILLED) and record.on_failure == "stop" and not stopping.requested(sweep_dir):
         stopping.request(sweep_dir, stopping.Stop(0))
     _say(f"{label} {status} after {secs:,.1f} s{f': {first_line(outcome.reason)}' if outcome.reason else ''}")
@@ -88,11 +88,13 @@ def outcome_of(returncode: int, result: Outcome | None) -> tuple[str, Outcome]:
 
 
 def _run(sweep_dir: Path, job_dir: Path, job: SweepJob, is_attached: bool) -> tuple[str, Outcome]:
-    (job_dir / stopping.PRUNE_FILE).unlink(missing_ok=True)
     try:
+        (job_dir / stopping.PRUNE_FILE).unlink(missing_ok=True)
         _wait_until_free(job_dir)
         returncode, pruned = _run_process(sweep_dir, job_dir, "" if is_attached else f"[{job.number}] ")
     except (OSError, BusyError) as error:
+        if isinstance(error, OSError) and (trouble := disk_trouble(error, job_dir)):
+            return FAILED, Outcome(1, trouble)
         return FAILED, Outcome(1, f"its process could not be started: {error}")
     result = read_result(job_dir)
     status, outcome = outcome_of(returncode, result)
@@ -177,13 +179,6 @@ def _wait_until_free(job_dir: Path) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_SECS)
-
-
-def _note(sweep_dir: Path, job: SweepJob, **values: object) -> None:
-    with edit_sweep(sweep_dir) as record:
-        noted = record.job(job.number)
-        for key, value in values.items():
-            setattr(noted, key, value)
 
 
 def _leave_nothing(job_dir: Path) -> None:

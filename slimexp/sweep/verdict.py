@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from slimexp.sweep.identity import short_keys
@@ -49,7 +49,8 @@ class SweepVerdict:
     Attributes:
         sentence: In plain words.
         best: The best job; None if none finished with a metric to compare.
-        overrides: The settings of the best job, or of the best group of repeats; of benchmarks those that are advised.
+        overrides: What to enter for the settings of the best job, or of the best group of repeats; of benchmarks for
+            those that are advised.
         advice: For benchmarks, what to set; one for each network or dataset that was swept over.
     """
 
@@ -80,16 +81,18 @@ def judge(jobs: Sequence[JobResult], groups: Sequence[Group], metric: str | None
     advice = tuple(_advise(benchmarks))
     if benchmarks and metric == SPEED and maximize:
         told = " ".join(_throughput(one, [job for job in benchmarks if _context(job) == one.context]) for one in advice)
-        overrides = advice[0].overrides if len(advice) == 1 else best_overrides(without_seed(best.settings))
+        overrides = advice[0].overrides if len(advice) == 1 else best_overrides(best, without_seed(best.settings))
     else:
         told, winner = _compare(jobs, groups, metric, maximize, best)
-        overrides = best_overrides(winner)
+        overrides = best_overrides(winner.jobs[0], winner.settings)
     return SweepVerdict(f"{told} {failures}".strip(), best, overrides, advice)
 
 
-def best_overrides(settings: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Returns the swept settings as they are written on the command line."""
-    return tuple(f"{key}={value}" for key, value in settings.items() if value is not None)
+def best_overrides(job: JobResult, keys: Iterable[str]) -> tuple[str, ...]:
+    """Returns what a job's command set of some of the swept keys, as it stood there: with its plus signs and quotes."""
+    asked = {override.lstrip("+~").partition("=")[0]: override for override in job.overrides}
+    values = {key: job.settings.get(key) for key in keys}
+    return tuple(asked.get(key, f"{key}={value}") for key, value in values.items() if value is not None)
 
 
 def show_value(value: float | None) -> str:
@@ -118,8 +121,8 @@ def show_spread(mean: float, sd: float) -> str:
 
 def _compare(
     jobs: Sequence[JobResult], groups: Sequence[Group], metric: str, maximize: bool, best: JobResult
-) -> tuple[str, dict[str, str | None]]:
-    """Tells the best setting and how far ahead it is, and returns it."""
+) -> tuple[str, Group]:
+    """Tells the best setting and how far ahead it is, and returns its jobs."""
     ranked = sorted(
         (group for group in groups if group.values),
         key=lambda group: (-group.mean if maximize else group.mean, -_speed(group), group.jobs[0].number),
@@ -131,18 +134,18 @@ def _compare(
     if repeated and first.label:
         told += f" (the best single job is {best.name}, {show_value(best.metrics[metric])})"
     if len(ranked) == 1:
-        return f"{told}.", first.settings
+        return f"{told}.", first
     second = ranked[1]
     equals = [group for group in ranked if group.mean == first.mean]
     if len(equals) > 1:
         held = f" {_held_back(first.jobs[0].bottleneck)}" if first.jobs[0].bottleneck else ""
         faster = f"; of these it is the fastest, {_speed(first):,.0f} images/s" if _speed(first) else ""
         which = "all" if len(equals) == len(ranked) else f"{len(equals)} of {len(ranked)}"
-        return f"{told}, and the same for {which} settings{faster}.{held}", first.settings
+        return f"{told}, and the same for {which} settings{faster}.{held}", first
     ahead = abs(first.mean - second.mean)
     told += f"; {show_value(ahead)} ahead of {second.label or second.jobs[0].name} ({_spread(second)})"
     told = f"{told}. {_chance(first, second)}{_at_the_edge(ranked)}"
-    return f"{told}{_fastest(ranked) if pipeline_only(jobs) else ''}", first.settings
+    return f"{told}{_fastest(ranked) if pipeline_only(jobs) else ''}", first
 
 
 def _chance(first: Group, second: Group) -> str:
@@ -150,7 +153,7 @@ def _chance(first: Group, second: Group) -> str:
     if first.sd is None or second.sd is None:
         return "Without repeats chance cannot be told from it: sweep over seed=0,1,2 as well."
     if first.sd == 0 and second.sd == 0:
-        return "The seeds make no difference, so it is none of chance."
+        return f"The {_repeats(first)} make no difference, so it is none of chance."
     # It takes a second to import, and ships no types.
     from scipy.stats import ttest_ind_from_stats  # type: ignore[import-untyped]
 
@@ -158,10 +161,10 @@ def _chance(first: Group, second: Group) -> str:
         first.mean, first.sd, len(first.values), second.mean, second.sd, len(second.values), equal_var=False
     )
     chance = float(test.pvalue)
-    told = f"Welch's t-test over the seeds: p = {chance:.2g}"
+    told = f"Welch's t-test over the {_repeats(first)}: p = {chance:.2g}"
     if chance < _SIGNIFICANT:
-        return f"That is more than the seeds make of it ({told})."
-    return f"That is within the noise of the seeds ({told})."
+        return f"That is more than the {_repeats(first)} make of it ({told})."
+    return f"That is within the noise of the {_repeats(first)} ({told})."
 
 
 def _at_the_edge(ranked: Sequence[Group]) -> str:
@@ -182,7 +185,12 @@ def _at_the_edge(ranked: Sequence[Group]) -> str:
 def _spread(group: Group) -> str:
     if group.sd is None:
         return show_value(group.mean)
-    return f"{show_spread(group.mean, group.sd)} over {len(group.values)} seeds"
+    return f"{show_spread(group.mean, group.sd)} over {len(group.values)} {_repeats(group)}"
+
+
+def _repeats(group: Group) -> str:
+    """Says what repeats of one setting are: other seeds, or the same once more."""
+    return "seeds" if len({job.settings.get(SEED) for job in group.jobs}) > 1 else "runs"
 
 
 def _speed(group: Group) -> float:
@@ -211,8 +219,8 @@ def _advise(jobs: Sequence[JobResult]) -> list[Advice]:
     for context, members in contexts.items():
         modest = _modest(members)
         assert modest.benchmark is not None
-        swept = {key: value for key, value in modest.settings.items() if key.startswith("pipeline.")}
-        found.append(Advice(context, modest, best_overrides(swept), _untried(modest.benchmark, members)))
+        swept = [key for key in modest.settings if key.startswith("pipeline.")]
+        found.append(Advice(context, modest, best_overrides(modest, swept), _untried(modest.benchmark, members)))
     return found
 
 

@@ -2,17 +2,29 @@
 
 Three rules: the value of a key that is named like a secret becomes `***`, and so does the password in an address
 (`postgresql://user:***@host/db`), and so do the tokens that well-known services make, which tell themselves by their
-first letters. All work on text alone, so they also fit messages of other libraries.
+first letters. All work on text alone, so they also fit messages of other libraries. Where a text leaves it open how far
+a value goes, too much of it is masked rather than too little.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
-__all__ = ["MASK", "is_secret_key", "mask_command", "mask_diff", "mask_settings", "mask_text"]
+__all__ = [
+    "MASK",
+    "is_secret_key",
+    "mask_command",
+    "mask_diff",
+    "mask_override",
+    "mask_settings",
+    "mask_text",
+    "mask_tree",
+]
 
 MASK = "***"
 
@@ -26,8 +38,10 @@ _SECRET_WORDS = frozenset(
 _SECRET_PAIRS = re.compile(r"(?:^|_)(?:api|access|private|secret|signing|encryption)_key(?:_|$)")
 
 # Bounded repeats: a diff or a log may hold lines of many thousand letters.
-# The password may hold an `@` of its own, so the last one before the next `/` or blank ends it.
-_USER_AND_PASSWORD = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.\-]{0,30}://[^\s/:@?#]*):[^\s/]+@")
+# The password may hold an `@` and a `/` of its own, so the last `@` of the word ends it; `:5000/` is a port.
+_USER_AND_PASSWORD = re.compile(
+    r"(\b[A-Za-z][A-Za-z0-9+.\-]{0,30}://[^\s/:@?#]*):(?:(?!\d{1,5}[/?#])(?:(?!://)\S)+|[^\s/]+)@"
+)
 # `https://TOKEN@host`: a lone user name is a token there, while `ssh://git@host` is just a user.
 _HTTP_TOKEN = re.compile(r"(https?://)[^\s/:@?#]+@")
 _QUERY_SECRET = re.compile(
@@ -39,19 +53,22 @@ _KNOWN_TOKEN = re.compile(
     r"|xox[abprs]-[\w\-]{10,255}|AKIA[0-9A-Z]{16}|eyJ[\w\-]{10,}\.eyJ[\w\-]{10,}\.[\w\-]+)"
 )
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
-# `API_TOKEN=abc`, as in an environment or an override, without blanks around the sign.
-_SETTING = re.compile(
-    r"(?<![\w.\-])(?P<start>(?P<key>[\w.\-]{1,100})=)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;&'\"})\]]+)"
-)
-# `password = 'abc'`, `"token": "abc"`: what a program or a configuration says.
-_QUOTED = re.compile(
-    r"(?<![\w.\-])(?P<start>(?P<key>[\w.\-]{1,100})[\"']?\]?[ \t]*[:=]{1,2}[ \t]*)"
-    r"(?P<value>[rbf]?\"[^\"\n]+\"|[rbf]?'[^'\n]+')"
-)
-# `password: abc`, to the end of the line, as YAML, .env and .ini files have it.
-_UNQUOTED = re.compile(
-    r"(?<![\w.\-])(?P<start>(?P<key>[\w.\-]{1,100})[\"']?[ \t]*[:=][ \t]*)(?P<value>[^\s\"'{\[|>&*#][^\n]*)"
-)
+# What stands before a value: `API_TOKEN=`, `password = `, `"token": `, `environ["TOKEN"] = `; `token: str = `.
+_NAME = r"(?<![\w.\-])(?P<key>[\w.\-]{1,100})[\"'\\]{0,8}\]?"
+_SIGN = r"(?P<sign>[ \t]{0,20}[:=]{1,2}[ \t]{0,20})"
+_KEY = re.compile(_NAME + _SIGN)
+_PROGRAM_KEY = re.compile(_NAME + r"(?:[ \t]{0,20}:[ \t]{0,20}[\w.\[\]| ]{1,60}?(?==))?" + _SIGN)
+_QUOTES = re.compile(r"[rbfu]{0,2}(?P<quotes>[\"'\\]*[\"'])", re.I)
+_IN_SINGLE = re.compile(r"'(?:[^'\\\n]|\\.|'')*'")
+_IN_DOUBLE = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_REFERENCE = re.compile(r"\$\{[^\n{}]*\}")
+# In a message a word, and what commas without a blank join to it; between braces all up to the next comma.
+_WORD = re.compile(r"(?:[^\s,;&'\"})\]]|,(?=[^\s,]))+")
+_ITEM = re.compile(r"(?:\\.|[^,}\]\n\\])+")
+# How far back, and how far on over lines, a value's surroundings are looked at: a line may be a megabyte.
+_LOOK_BACK, _LOOK_ON = 2000, 5000
+# `key: rest` of YAML, and whether a line below it is a key of its own.
+_YAML_KEY = re.compile(r"(?P<indent>[ \t]*)(?:- +)*[\"']?(?P<key>[\w.\-]{1,100})[\"']?[ \t]*:(?P<rest>|[ \t].*)")
 _NO_SECRETS = frozenset({"", "null", "none", "~", "true", "false"})
 # Files in which an unquoted value is a name or a call.
 _PROGRAMS = frozenset(
@@ -67,19 +84,46 @@ def is_secret_key(key: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(snake.split("_")) or bool(_SECRET_PAIRS.search(snake))
 
 
-def mask_text(text: str) -> str:
-    """Replaces what is secret in a message, a value or a command by `***`.
+class _Kind(enum.Enum):
+    """What a text is: in each, a value ends elsewhere."""
 
-    That is the passwords and tokens of addresses, known kinds of tokens, and the value in `KEY=VALUE` where the key is
-    named like a secret.
+    MESSAGE = enum.auto()
+    SETTINGS = enum.auto()
+    PROGRAM = enum.auto()
+
+
+def mask_text(text: str) -> str:
+    """Replaces what is secret in a message, a value or an override by `***`.
+
+    That is the passwords and tokens of addresses, known kinds of tokens, and the value in `KEY=VALUE`, or within braces
+    in `KEY: VALUE`, where the key is named like a secret.
     """
-    return _SETTING.sub(_mask_value, _mask_marked(text))
+    return _mask_values(_mask_marked(text), _Kind.MESSAGE)
 
 
 def mask_settings(text: str) -> str:
     """Replaces what is secret in a configuration file: what `mask_text` does, and the values in `KEY: VALUE`."""
-    text = _QUOTED.sub(_mask_value, _mask_marked(text))
-    return _SETTING.sub(_mask_value, _UNQUOTED.sub(_mask_line, text))
+    return _mask_values(_mask_blocks(_mask_marked(text), 0), _Kind.SETTINGS)
+
+
+def mask_tree(value: Any) -> Any:
+    """Returns nested mappings and lists, e.g. of a YAML file, with what is secret in them replaced."""
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if is_secret_key(str(key)) and not _is_no_secret(item) else mask_tree(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [mask_tree(item) for item in value]
+    return mask_override(value) if isinstance(value, str) else value
+
+
+def mask_override(word: str) -> str:
+    """Replaces what is secret in one override, `+tracking.tags={token: abc}`, or any other word of a command."""
+    match = _ASSIGNMENT.fullmatch(word)
+    if match and is_secret_key(match["key"]) and not _is_no_secret(match["value"]):
+        return f"{match['sigil']}{match['key']}={MASK}"
+    return mask_text(word)
 
 
 def mask_diff(diff: str) -> str:
@@ -104,14 +148,9 @@ def mask_command(argv: Sequence[str]) -> str:
     words = []
     secret_follows = False
     for word in argv:
-        match = _ASSIGNMENT.fullmatch(word)
-        if secret_follows and not word.startswith("-"):
-            word = MASK
-        elif match and is_secret_key(match["key"]):
-            word = f"{match['sigil']}{match['key']}={MASK}"
+        masked = MASK if secret_follows and not word.startswith("-") else mask_override(word)
         secret_follows = word.startswith("--") and "=" not in word and is_secret_key(word)
-        # A dictionary in an override, `+x={token: abc}`, has its keys inside.
-        words.append(shlex.quote(_mask_inside(word)))
+        words.append(shlex.quote(masked))
     return " ".join(words)
 
 
@@ -124,31 +163,126 @@ def _mask_marked(text: str) -> str:
     return _KNOWN_TOKEN.sub(MASK, text)
 
 
-def _mask_value(match: re.Match[str]) -> str:
-    value = match["value"].strip()
-    if value.lower().strip("'\"") in _NO_SECRETS or not is_secret_key(match["key"]):
-        return match[0]
-    if value == MASK or value.startswith("${"):  # `${oc.env:TOKEN}` names a secret and is none.
-        return match[0]
-    quote = value[-1] if value[-1] in "'\"" and value[-1] in value[:-1][:2] else ""
-    return f"{match['start']}{quote}{MASK}{quote}"
+def _is_no_secret(value: Any) -> bool:
+    """Tells whether a value under a secret's name gives nothing away: nothing, the mask, `${oc.env:TOKEN}`."""
+    text = "" if value is None else str(value).strip().strip("\"'\\").strip()
+    if _REFERENCE.fullmatch(text):
+        return "," not in text  # Behind a comma stands the value for when there is none.
+    return text == MASK or text.lower() in _NO_SECRETS
 
 
-def _mask_line(match: re.Match[str]) -> str:
-    masked = _mask_value(match)
-    # Bare stars would be no YAML.
-    return masked.replace(MASK, f"'{MASK}'") if masked != match[0] and ":" in match["start"] else masked
+def _mask_values(text: str, kind: _Kind) -> str:
+    parts, done, position, line_end = [], 0, 0, -1
+    pattern = _PROGRAM_KEY if kind is _Kind.PROGRAM else _KEY
+    while match := pattern.search(text, position):
+        position = match.end("key")
+        if not is_secret_key(match["key"]):
+            continue
+        before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
+        in_braces = "{" in before and before.rstrip(" \t\n\"'\\+")[-1:] in ("{", ",") and ":" in match["sign"]
+        if kind is _Kind.MESSAGE and match["sign"] != "=" and not in_braces:
+            continue
+        start = match.end()
+        if line_end < start:
+            line_end = text.find("\n", start)
+            line_end = len(text) if line_end < 0 else line_end
+        outer = _open_quote(before.rpartition("\n")[2])
+        end, quotes = _value_end(text, start, line_end, kind, outer, in_braces)
+        if end <= start or _is_no_secret(text[start:end].rstrip(",")):
+            continue
+        if not quotes and kind is _Kind.SETTINGS and ":" in match["sign"] and not outer:
+            quotes = "'"  # Bare stars would be no YAML.
+        parts += [text[done:start], quotes, MASK, quotes]
+        done = position = end
+    return "".join([*parts, text[done:]])
 
 
-def _mask_inside(word: str) -> str:
-    word = mask_text(word)
-    if "{" not in word:
-        return word
-    inside = re.compile(r"(?<![\w.\-])(?P<start>(?P<key>[\w.\-]{1,100})[\"']?[ \t]*:[ \t]*)(?P<value>[^\s,{}\[\]]+)")
-    return inside.sub(_mask_value, word)
+def _open_quote(line: str) -> str:
+    """Returns the quote that is open at the end of the beginning of a line."""
+    return next((quote for quote in "'\"" if line.count(quote) % 2), "")
+
+
+def _value_end(text: str, start: int, line_end: int, kind: _Kind, outer: str, in_braces: bool) -> tuple[int, str]:
+    """Returns where a value ends, `start` if there is none, and the quotes around it."""
+    reference = _REFERENCE.match(text, start)
+    if reference:
+        return reference.end(), ""
+    quoted = _QUOTES.match(text, start)
+    if quoted:
+        return _quoted_end(text, quoted, line_end, outer)
+    if text[start : start + 1] in tuple("[{("):
+        end = _bracket_end(text, start, line_end)
+        is_data = kind is not _Kind.PROGRAM or any(quote in text[start:end] for quote in "'\"")
+        return (end if is_data else start), ""
+    if kind is _Kind.PROGRAM:
+        return start, ""
+    if in_braces or kind is _Kind.MESSAGE:
+        bare = (_ITEM if in_braces else _WORD).match(text, start)
+        if not bare:
+            return start, ""
+        return start + len(bare[0].rstrip()), ""
+    value = text[start:line_end].rstrip()
+    # The head of a block, a comment, an alias: the value is elsewhere.
+    if re.match(r"[|>][+\-\d]{0,2}$|#|\*(?!\*)", value):
+        return start, ""
+    return start + len(value) - bool(outer and value.endswith(outer)), ""
+
+
+def _quoted_end(text: str, quoted: re.Match[str], line_end: int, outer: str) -> tuple[int, str]:
+    quotes = quoted["quotes"]
+    begin = quoted.start("quotes")
+    if len(quotes) == 1 and quotes != outer:
+        whole = (_IN_SINGLE if quotes == "'" else _IN_DOUBLE).match(text, begin)
+        return (whole.end() if whole else line_end), quotes
+    if quotes in ("''", '""', '\\"\\"') and outer != quotes[-1]:
+        return quoted.end(), ""  # Nothing, in quotes.
+    # Doubled within a quoted text, escaped, three of them, or what a shell makes of one: `'"'"'`.
+    for closing in dict.fromkeys((quotes, quotes[::-1])):
+        end = text.find(closing, quoted.end(), line_end if len(quotes) != 3 else quoted.end() + _LOOK_ON)
+        if end >= 0:
+            return end + len(closing), quotes
+    return line_end, quotes
+
+
+def _bracket_end(text: str, start: int, line_end: int) -> int:
+    depth = 0
+    for match in re.compile(r"[\[{(]|[\]})]").finditer(text, start, start + _LOOK_ON):
+        depth += 1 if match[0] in "[{(" else -1
+        if depth == 0:
+            return match.end()
+    return line_end
+
+
+def _mask_blocks(text: str, margin: int) -> str:
+    """Masks the lines below a secret's key in YAML: the items of a list, a block of text, a value's further lines.
+
+    Args:
+        text: The lines.
+        margin: How many characters stand before each line, as in a diff.
+    """
+    lines = text.split("\n")
+    inside: int | None = None  # The indent of the key that the line is below.
+    has_value = False
+    for number, line in enumerate(lines):
+        body = line[margin:]
+        indent = len(body) - len(body.lstrip())
+        key = _YAML_KEY.fullmatch(body) if ":" in body else None
+        if inside is not None and body.strip():
+            is_item = body.lstrip().startswith("- ")
+            if (indent > inside and (has_value or is_item or not key)) or (is_item and indent == inside):
+                mark = "" if has_value else "'"
+                lines[number] = f"{line[:margin]}{body[:indent]}{'- ' * is_item}{mark}{MASK}{mark}"
+                continue
+            inside = None
+        if key and is_secret_key(key["key"]):
+            rest = key["rest"].partition(" #")[0].strip()
+            if rest[:1] not in ("{", "["):
+                inside, has_value = len(key["indent"]), rest != ""
+    return "\n".join(lines)
 
 
 def _mask_file_diff(part: str) -> str:
     name = re.search(r"(?m)^\+\+\+ (?:b/)?(.+?)\t?$", part)
     is_program = name is not None and PurePosixPath(name[1].strip('"')).suffix.lower() in _PROGRAMS
-    return _QUOTED.sub(_mask_value, _mask_marked(part)) if is_program else mask_settings(part)
+    part = _mask_marked(part)
+    return _mask_values(part, _Kind.PROGRAM) if is_program else _mask_values(_mask_blocks(part, 1), _Kind.SETTINGS)

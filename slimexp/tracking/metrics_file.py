@@ -17,11 +17,19 @@ import math
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["MetricsFile", "MetricsRow", "columns", "read_metrics", "truncate_after"]
+__all__ = [
+    "MetricsFile",
+    "MetricsRow",
+    "columns",
+    "describe_broken",
+    "read_metrics",
+    "scan_metrics",
+    "truncate_after",
+]
 
 _LOG = logging.getLogger(__name__)
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -135,6 +143,14 @@ def read_metrics(path: str | os.PathLike[str]) -> list[MetricsRow]:
     Returns:
         The rows in the order in which they were logged.
     """
+    rows, broken = scan_metrics(path)
+    if broken:
+        _LOG.warning("%s: passed over %s", path, describe_broken(broken))
+    return rows
+
+
+def scan_metrics(path: str | os.PathLike[str]) -> tuple[list[MetricsRow], list[int]]:
+    """Reads a metrics file; returns its rows and the numbers of the lines that are none, counted from 1."""
     rows, broken = [], []
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -145,10 +161,13 @@ def read_metrics(path: str | os.PathLike[str]) -> list[MetricsRow]:
                 broken.append(number)
             else:
                 rows.append(row)
-    if broken:
-        first = ", ".join(map(str, broken[:5])) + (", ..." if len(broken) > 5 else "")
-        _LOG.warning("%s: passed over %d unreadable line(s): %s", path, len(broken), first)
-    return rows
+    return rows, broken
+
+
+def describe_broken(numbers: Sequence[int]) -> str:
+    """Says how many lines are unreadable, and which ones to begin with."""
+    first = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    return f"{len(numbers)} unreadable line(s): {first}"
 
 
 def columns(rows: Iterable[MetricsRow]) -> dict[str, tuple[list[int], list[float]]]:
@@ -170,19 +189,22 @@ def truncate_after(path: str | os.PathLike[str], step: int) -> int:
         step: The checkpoint's step, the last one that is kept.
 
     Returns:
-        How many rows were dropped.
+        How many rows were dropped; unreadable lines, which are dropped as well, are said in a warning.
     """
     path = Path(path)
     if not path.exists():
         return 0
     dropped = 0
+    broken: list[int] = []
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(path, "rb") as source, open(temporary, "wb") as target:
-            for line in source:
+            for number, line in enumerate(source, start=1):
                 row = _decode_row(line) if line.endswith(b"\n") else None
                 if row is not None and row.step <= step:
                     target.write(line)
+                elif row is None and line.endswith(b"\n"):
+                    broken.append(number)
                 else:
                     dropped += row is not None
             target.flush()
@@ -190,6 +212,8 @@ def truncate_after(path: str | os.PathLike[str], step: int) -> int:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    if broken:
+        _LOG.warning("%s: dropped %s", path, describe_broken(broken))
     return dropped
 
 
@@ -205,9 +229,11 @@ def _decode_row(line: bytes) -> MetricsRow | None:
         content = json.loads(line)
         metrics: Mapping[str, Any] = content["metrics"]
         values = {name: _NONFINITE[v] if isinstance(v, str) else float(v) for name, v in metrics.items()}
-        return MetricsRow(int(content["step"]), float(content["time"]), values)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        row = MetricsRow(int(content["step"]), float(content["time"]), values)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
+    # What no store could take: it has 64 bits for a step and for a time in milliseconds.
+    return row if abs(row.step) < 1 << 63 and 0 <= row.time < 1e15 else None
 
 
 def _cut_half_line(path: Path) -> None:

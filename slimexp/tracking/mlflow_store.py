@@ -103,7 +103,7 @@ def open_store(location: Location, experiment: str, on_answer: Callable[[], None
     lock: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if location.database is not None:
         _make_folder(location, location.database.parent)
-        lock = _locked(location.database)
+        lock = _locked(location, location.database)
     with lock:
         fresh = location.database is not None and _check_database(location, location.database)
         try:
@@ -130,7 +130,9 @@ def cause_of(error: BaseException) -> str:
     line = mask_text((database_lines or lines or [type(error).__name__])[0])
     # What failed underneath says more than the layers of urllib3 that wrap it.
     inner = re.search(r"\[Errno -?\d+\] [^'\")]+", line)
+    status = re.search(r"too many (\d{3}) error responses", line)
     line = inner[0] if inner else line
+    line = f"the server is there, but answers with an error, HTTP {status[1]}" if status else line
     return line if len(line) <= 300 else line[:297] + "..."
 
 
@@ -180,7 +182,7 @@ def _unwritable(location: Location, folder: Path, error: OSError | None) -> User
 
 
 @contextlib.contextmanager
-def _locked(database: Path) -> Iterator[None]:
+def _locked(location: Location, database: Path) -> Iterator[None]:
     """Holds the lock file beside a database; where files cannot be locked, goes on without."""
     try:
         import fcntl
@@ -188,7 +190,7 @@ def _locked(database: Path) -> Iterator[None]:
         yield
         return
     # The file stays: removing a lock file that another process waits on would let two in.
-    with _open_lock_file(f"{database}.lock") as file:
+    with _open_lock_file(location, f"{database}.lock") as file:
         deadline = time.monotonic() + _LOCK_SECS
         held = False
         while not held:
@@ -209,11 +211,17 @@ def _locked(database: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _open_lock_file(name: str) -> IO[bytes]:
+def _open_lock_file(location: Location, name: str) -> IO[bytes]:
     try:
-        return open(name, "ab")
-    except PermissionError:
-        return open(name, "rb")  # Another user's; reading it is enough to lock it.
+        try:
+            return open(name, "ab")
+        except PermissionError:
+            return open(name, "rb")  # Another user's; reading it is enough to lock it.
+    except OSError as error:
+        raise UserError(
+            f"The tracking database {location.database} (from {location.origin}) cannot be made or locked: {name}: "
+            f"{error.strerror or error}. Set tracking.uri=sqlite:////WRITABLE/FOLDER/{DATABASE_NAME}, or tracking=none."
+        ) from error
 
 
 def _check_database(location: Location, database: Path) -> bool:
@@ -264,19 +272,28 @@ def _experiment_id(client: Any, location: Location, name: str) -> str:
     if experiment is None:
         artifacts = location.database.with_name(_ARTIFACT_FOLDER) if location.database else None
         try:
-            return str(client.create_experiment(name, artifact_location=str(artifacts) if artifacts else None))
+            created = client.create_experiment(name, artifact_location=str(artifacts) if artifacts else None)
+            return _real_id(created)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             experiment = client.get_experiment_by_name(name)  # Another process was quicker.
+    found = _real_id(experiment.experiment_id)
     if experiment.lifecycle_stage == "deleted":
         uri = '"$MLFLOW_TRACKING_URI"' if location.display != location.uri else shlex.quote(location.uri)
         raise UserError(
             f"tracking.experiment={name} was deleted in {location.display}. Restore it with: "
-            f"MLFLOW_TRACKING_URI={uri} mlflow experiments restore --experiment-id {experiment.experiment_id}; "
+            f"MLFLOW_TRACKING_URI={uri} mlflow experiments restore --experiment-id {found}; "
             f"or set another tracking.experiment."
         )
-    return str(experiment.experiment_id)
+    return found
+
+
+def _real_id(experiment_id: object) -> str:
+    """Returns an experiment's id as text; a server of another kind that answers `{}` to all gives none."""
+    if not experiment_id:
+        raise StoreUnavailableError("what answers there is no MLflow server, or not at this path (it gives no ids)")
+    return str(experiment_id)
 
 
 def _explain(error: Exception, location: Location) -> Exception:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,14 @@ __all__ = ["RECORD_FILE", "RunRecord", "new_key", "now_ms", "read_record"]
 _LOG = logging.getLogger(__name__)
 
 RECORD_FILE = "run.json"
+
+_KINDS: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("backend", "uri", "experiment", "run_id", "run_name", "key", "process"), (str, "a text")),
+    **dict.fromkeys(("status", "message"), (str, "a text")),
+    **dict.fromkeys(("started_ms", "ended_ms", "resume"), (int, "a whole number")),
+    **dict.fromkeys(("tags", "params", "unsent"), (dict, "a JSON object")),
+    **dict.fromkeys(("artifacts", "datasets"), (list, "a JSON list")),
+}
 
 
 class RunRecord:
@@ -84,12 +92,50 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If there is none.
         OSError: If it cannot be read.
-        ValueError: If it is no JSON object.
+        ValueError: If it is no JSON object, or a value in it is not of its kind; the message says which.
     """
-    content = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("it holds no JSON object")
+    for key, (kind, name) in _KINDS.items():
+        value = content.get(key)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ValueError(f'"{key}" is {str(json.dumps(value))[:100]} and should be {name}')
+        if isinstance(value, dict) and key in ("tags", "params"):
+            for inner, text in value.items():
+                if not isinstance(text, str):
+                    raise ValueError(f'"{inner}" in "{key}" is {json.dumps(text)[:100]} and should be a text')
+    missed = (content.get("unsent") or {}).get("artifacts", [])
+    if not isinstance(missed, list) or not all(map(_is_text, missed)):
+        raise ValueError(f'"unsent" is {json.dumps(content["unsent"])[:100]} and should have a list of paths')
+    for key, check in _LISTS.items():
+        for item in content.get(key) or ():
+            if not check(item):
+                raise ValueError(f'"{key}" has {json.dumps(item)[:100]} in it, which is none')
     return content
+
+
+def _is_artifact(item: Any) -> bool:
+    return (
+        isinstance(item, list)
+        and len(item) == 2
+        and isinstance(item[0], str)
+        and (item[1] is None or isinstance(item[1], str))
+    )
+
+
+def _is_dataset(item: Any) -> bool:
+    return isinstance(item, dict) and {"name", "digest"} <= item.keys() and all(map(_is_text, item.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_LISTS: dict[str, Callable[[Any], bool]] = {"artifacts": _is_artifact, "datasets": _is_dataset}
 
 
 def new_key() -> str:

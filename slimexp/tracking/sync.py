@@ -23,7 +23,7 @@ from slimexp.errors import UserError
 from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.tracking.location import Location, resolve_uri
 from slimexp.tracking.masking import MASK, mask_text
-from slimexp.tracking.metrics_file import MetricsFile, read_metrics
+from slimexp.tracking.metrics_file import MetricsFile, MetricsRow, describe_broken, scan_metrics
 from slimexp.tracking.mlflow_store import Store, StoreUnavailableError, cause_of, open_store
 from slimexp.tracking.process import PROCESS_TAG, Process, this_process
 from slimexp.tracking.record import RECORD_FILE, RunRecord, new_key, read_record
@@ -39,12 +39,15 @@ from slimexp.tracking.run import (
     take_up,
 )
 from slimexp.tracking.sender import Sender
+from slimexp.tracking.stale import RUN_DIR_TAG
 from slimexp.tracking.tracker import PARENT_RUN_TAG, STATUSES
 
 __all__ = ["Synced", "find_runs", "main", "sync_run"]
 
 _LOG = logging.getLogger(__name__)
 
+# A sweep's list of its jobs, see slimexp/sweep/jobs.py.
+SWEEP_FILE = "sweep.json"
 _IDLE_SECS, _TOTAL_SECS = 30.0, 3600.0
 _RUNNING = "is running now and sends for itself; left alone"
 _KILLED_MESSAGE = "The process ended without a word."
@@ -133,7 +136,12 @@ def sync_run(folder: Path, *, tracking_uri: str | None = None, dry_run: bool = F
     """
     try:
         with exclusive(folder):
-            return _sync_locked(folder, tracking_uri, dry_run)
+            synced = _sync_locked(folder, tracking_uri, dry_run)
+            _, broken = _rows(folder / METRICS_FILE)
+            if broken:
+                passed = f"passed over {describe_broken(broken)} of {METRICS_FILE}"
+                synced = dataclasses.replace(synced, text=f"{synced.text}; {passed}")
+            return synced
     except BusyError:
         return Synced(folder, True, _RUNNING)
     except OSError as error:
@@ -262,14 +270,33 @@ def _wanted_tags(content: dict[str, Any], folder: Path, where: str) -> dict[str,
     tags = dict(content.get("tags", {}))
     if content.get("status") not in STATUSES:
         tags.setdefault(MESSAGE_TAG, _KILLED_MESSAGE)
-    sweep = tags.get("sweep")
-    if sweep and Path(sweep) != folder and PARENT_RUN_TAG not in tags:
-        # The sweep's own run may have come into being later than its job.
+    # The sweep's own run may have come into being later than its job.
+    for sweep in _sweep_folders(tags, folder) if PARENT_RUN_TAG not in tags else ():
         with contextlib.suppress(OSError, ValueError):
-            parent = read_record(Path(sweep) / RECORD_FILE)
-            if parent.get("run_id") and parent.get("uri") == where:
-                tags[PARENT_RUN_TAG] = str(parent["run_id"])
+            parent = read_record(sweep / RECORD_FILE)
+            # A job that is no longer in its sweep's folder may lie in that of another run.
+            named = parent.get("tags", {})
+            is_sweep = tags["sweep"] in (named.get("sweep"), named.get(RUN_DIR_TAG)) or (sweep / SWEEP_FILE).is_file()
+            is_own = parent.get("key") is not None and parent.get("key") == content.get("key")
+            if is_sweep and not is_own and parent.get("run_id") and parent.get("uri") == where:
+                tags[PARENT_RUN_TAG] = parent["run_id"]
+                break
     return tags
+
+
+def _sweep_folders(tags: dict[str, str], folder: Path) -> list[Path]:
+    """Returns where the sweep of a job may lie; none if the run is of no sweep, or is the sweep's own.
+
+    The tags have the folders as they were when it ran; they may have been moved or copied since, jobs and sweep alike,
+    so what lies around the job comes first.
+    """
+    sweep, job = tags.get("sweep"), tags.get(RUN_DIR_TAG)
+    if not sweep or sweep == job or (folder / SWEEP_FILE).is_file() or Path(sweep) == folder:
+        return []
+    depth = 1
+    if job and Path(job).is_relative_to(sweep):
+        depth = len(Path(job).relative_to(sweep).parts)
+    return [Path(os.path.normpath(folder.joinpath(*[os.pardir] * depth))), Path(sweep)]
 
 
 def _missing(content: dict[str, Any], folder: Path, run: OpenRun | None, where: str) -> _Missing:
@@ -363,14 +390,15 @@ def _send(folder: Path, content: dict[str, Any], run: OpenRun, missing: _Missing
         sender.start()
         end_ms = content.get("ended_ms")
         if end_ms is None:
-            end_ms = max((int(1000 * row.time) for row in _rows(metrics_path)), default=content.get("started_ms"))
+            rows, _ = _rows(metrics_path)
+            end_ms = max((int(1000 * row.time) for row in rows), default=content.get("started_ms"))
         return sender.finish(missing.status, idle_secs=_IDLE_SECS, total_secs=_TOTAL_SECS, end_ms=end_ms)
     finally:
         metrics.close()
 
 
-def _rows(path: Path) -> list[Any]:
-    return read_metrics(path) if path.is_file() else []
+def _rows(path: Path) -> tuple[list[MetricsRow], list[int]]:
+    return scan_metrics(path) if path.is_file() else ([], [])
 
 
 def _note(record: RunRecord, content: dict[str, Any], run: OpenRun, location: Location) -> None:

@@ -84,14 +84,18 @@ class SystemSampler:
             self._sums, self._counts = {}, {}
         return {f"system/{name}": total / counts[name] for name, total in sums.items()}
 
-    def stop(self) -> _Sample:
-        """Ends the thread; returns a last look if `take` has never returned any, so that a short run has one too."""
+    def stop(self, step: int) -> _Sample:
+        """Ends the thread; returns a last look if `take` has never returned any, so that a short run has one too.
+
+        Args:
+            step: The last one of the run.
+        """
         self._stopped.set()
         self._thread.join(2)
         if self._last_step is not None or self._thread.is_alive():
             return {}
         self._look()
-        return self.take(0)
+        return self.take(step)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._every_secs):

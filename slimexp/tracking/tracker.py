@@ -84,7 +84,7 @@ class Tracker:
         self._resume_step = resume_step
         self._stale_run_id = stale_run_id
         self._finished = False
-        self._last_step = 0
+        self._last_step = resume_step or 0  # Of a run that goes on and logs nothing.
         self._write_error: str | None = None
         self._lost_rows = 0
         self._spent_secs = 0.0
@@ -446,7 +446,7 @@ class Tracker:
 
     def _log_last_sample(self, sampler: SystemSampler) -> None:
         """Adds a row for a run that was too short for any."""
-        values = sampler.stop()
+        values = sampler.stop(self._last_step)
         if values:
             with contextlib.suppress(OSError):
                 self._metrics.append(MetricsRow(self._last_step, time.time(), values))
@@ -466,13 +466,21 @@ class Tracker:
         cause = f" ({unsent.cause})" if unsent.cause else ""
         later = ""
         if self._record.path is not None:
-            later = f" To send it when MLflow is back: {sync_command(self._record.path.parent)}"
+            later = f" To send it when MLflow is back: {sync_command(self._record.path.parent, self.uri)}"
+            if MASK in (self.uri or ""):
+                later += f" (with its password, which {RECORD_FILE} does not keep; or set MLFLOW_TRACKING_URI to it)"
         return f"MLflow ({self.uri}) did not take everything{cause}: {'; '.join(parts)}.{later}"
 
 
-def sync_command(folder: Path) -> str:
-    """Returns the shell command that sends what a store has missed of a run."""
-    return f"{shlex.quote(sys.executable)} -m slimexp.tracking.sync {shlex.quote(str(folder))}"
+def sync_command(folder: Path, uri: str | None = None) -> str:
+    """Returns the shell command that sends what a store has missed of a run.
+
+    Args:
+        folder: The run's.
+        uri: The store's address as `run.json` has it. Where its password is masked, the command has to give it.
+    """
+    command = f"{shlex.quote(sys.executable)} -m slimexp.tracking.sync {shlex.quote(str(folder))}"
+    return f"{command} --tracking-uri {shlex.quote(uri)}" if uri and MASK in uri else command
 
 
 def tag_value(key: str, value: object) -> str:

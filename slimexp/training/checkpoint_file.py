@@ -10,8 +10,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import difflib
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,6 +32,15 @@ _ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _PARTS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _ARCHIVES = (".gz", ".tgz", ".tar", ".zip", ".bz2", ".xz")
 _OTHERS = (".h5", ".hdf5", ".keras", ".pb", ".pt", ".pth", ".npz", ".npy", ".safetensors", ".onnx", ".tflite")
+# What TF-Slim published for the networks that are here, trained on ImageNet: NAME.ckpt is in NAME_DATE.tar.gz; by file the date.
+_PAGE = "http://download.tensorflow.org/models/"
+_PUBLISHED = {
+    **dict.fromkeys(("inception_v1.ckpt", "inception_v2.ckpt", "inception_v3.ckpt"), "2016_08_28"),
+    **dict.fromkeys(("vgg_16.ckpt", "vgg_19.ckpt"), "2016_08_28"),
+    **dict.fromkeys(("resnet_v1_50.ckpt", "resnet_v1_101.ckpt", "resnet_v1_152.ckpt"), "2016_08_28"),
+    **dict.fromkeys(("resnet_v2_50.ckpt", "resnet_v2_101.ckpt", "resnet_v2_152.ckpt"), "2017_04_14"),
+}
+_SHOWN = 5
 _FAULTS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, OSError)
 
 
@@ -150,7 +161,7 @@ def _find(path: str, key: str) -> tuple[str, str]:
         return path, "V1"
     if any(folder.parent.glob(f"{_literal(folder.name)}-?????-of-?????")):
         return path, "V1"
-    raise UserError(f"{key}={path}: there is no such checkpoint.{_what_is_there(folder.parent)}")
+    raise UserError(f"{key}={path}: there is no such checkpoint.{_instead_of(folder)}")
 
 
 def _latest(folder: Path) -> str | None:
@@ -178,10 +189,35 @@ def _what_is_there(folder: Path) -> str:
     if not folder.is_dir():
         parent = next((place for place in folder.parents if place.is_dir()), None)
         return f" There is no folder {folder}." + (f" {parent} is there." if parent else "")
-    found = sorted(path.name.removesuffix(".index") for path in folder.iterdir() if not path.name.startswith("."))
-    found = [name for name in found if not _PARTS.search(name)]
-    shown = ", ".join(found[:5] + ["..."] * (len(found) > 5)) or "nothing"
+    found = _names_in(folder)
+    shown = ", ".join(found[:_SHOWN] + ["..."] * (len(found) > _SHOWN)) or "nothing"
     return f" In {folder} there is {shown}."
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Returns what is in a folder, of checkpoints in several files their prefixes."""
+    found = {path.name.removesuffix(".index") for path in folder.iterdir() if not path.name.startswith(".")}
+    return sorted(name for name in found if not _PARTS.search(name))
+
+
+def _instead_of(missing: Path) -> str:
+    """Says what there is in place of a checkpoint, and where to get it if it is one that was published."""
+    folder = missing.parent
+    near = difflib.get_close_matches(missing.name, _names_in(folder), n=_SHOWN) if folder.is_dir() else []
+    there = f" In {folder} there is {', '.join(near)}." if near else _what_is_there(folder)
+    date = _PUBLISHED.get(missing.name)
+    if date is None:
+        return there
+    archive = f"{missing.stem}_{date}.tar.gz"
+    if (folder / archive).is_file():
+        return f" {folder / archive} is there: unpack it there (tar xzf {archive})."
+    place = shlex.quote(str(folder.absolute()))
+    make = "" if folder.is_dir() else f"mkdir -p {place} && "
+    return (
+        # Files that have nothing to do with it are of no use here.
+        f"{there if near else ''} Nothing is downloaded; TF-Slim published it:\n"
+        f"  {make}curl {_PAGE}{archive} | tar xz -C {place}"
+    )
 
 
 def _literal(name: str) -> str:

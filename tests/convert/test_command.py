@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slimexp.convert.command import main
+from slimexp.convert.command import _interpreter, main
 from tests.convert.test_conversion import write_images
 
+PYTHON = "'my venv/bin/python'"
 HEADER = "--check=header"  # To decode the first picture takes seconds, as a graph is built for it.
 
 
@@ -22,7 +23,10 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_says_what_it_does_and_how_to_train_on_it(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_says_what_it_does_and_how_to_train_on_it(
+    listed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", f"{listed}/my venv/bin/python")
     assert main(["list.txt", "my records", "--class-names=red,green", "--shards=2", "--eval=list.txt", HEADER]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
@@ -32,23 +36,39 @@ def test_says_what_it_does_and_how_to_train_on_it(listed: Path, capsys: pytest.C
     ]
     assert lines[3].startswith(f"Wrote {listed}/my records in ")
     assert lines[4] == (
-        f"  python -m slimexp dataset=tfrecord 'dataset.root=\"{listed}/my records\"' "
+        f"  {PYTHON} -m slimexp dataset=tfrecord 'dataset.root=\"{listed}/my records\"' "
         "'dataset.file_pattern=\"%s-*.tfrecord\"'"
     )
     assert main(["my records", "again", "--to=list", HEADER]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        f"  python -m slimexp dataset=listfile dataset.train_list={listed}/again/train.txt "
+        f"  {PYTHON} -m slimexp dataset=listfile dataset.train_list={listed}/again/train.txt "
         f"dataset.eval_list={listed}/again/eval.txt dataset.class_names={listed}/again/labels.txt"
     )
     assert main(["again", "photos", "--to=folder", HEADER]) == 0
     # Their order is not that of the names.
     assert capsys.readouterr().out.splitlines()[-1] == (
-        f"  python -m slimexp dataset=image_folder dataset.root={listed}/photos "
+        f"  {PYTHON} -m slimexp dataset=image_folder dataset.root={listed}/photos "
         f"dataset.class_names={listed}/photos/labels.txt"
     )
     assert Path("photos/labels.txt").read_text() == "0:red\n1:green\n"
     assert main(["photos", "list3", "--to=list", HEADER]) == 0
     assert Path("list3/labels.txt").read_text() == "0:red\n1:green\n"
+
+
+@pytest.mark.parametrize(
+    ("executable", "shown"),
+    [
+        ("/usr/bin/python3", "/usr/bin/python3"),  # Shorter than the way there.
+        ("{here}/python", "./python"),
+        ("{here}/../.venv/bin/python", "../.venv/bin/python"),
+        ("", "python"),
+    ],
+)
+def test_the_command_is_for_the_interpreter_that_runs(
+    listed: Path, monkeypatch: pytest.MonkeyPatch, executable: str, shown: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable.format(here=listed))
+    assert _interpreter() == shown
 
 
 def test_errors_name_the_options_of_the_command(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:

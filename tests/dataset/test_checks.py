@@ -57,6 +57,7 @@ def test_counts_what_is_not_shown(tmp_path: Path) -> None:
 def test_requires_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Train.txt").touch()
     (tmp_path / "sub").mkdir()
+    (tmp_path / "dangling").symlink_to("gone")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert require_file("~/Train.txt", "k") == require_file("Train.txt", "k") == str(tmp_path / "Train.txt")
@@ -68,13 +69,33 @@ def test_requires_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("a\0", r"k='a\\x00' is not a path"),
         ("sub/x.txt", r"k=sub/x.txt: there is no such file; '.*/sub' is empty"),
         ("subs/train.txt", r"no such file, nor a folder '.*/subs'; nearest in '.*': 'sub'"),
-        ("Train.txt/x", r"no such file, nor a folder '.*/Train.txt'; nearest in"),
+        ("Train.txt/x", r"k=Train.txt/x: there is no such file; '.*/Train.txt' is a file, not a folder\.$"),
+        ("train.txt/x", r"no such file, nor a folder '.*/train.txt'; '.*' has no folder of a similar name\.$"),
+        ("dangling", r"k=dangling: there is no such file; '.*/dangling' is a link to 'gone', which is not there\.$"),
         ("qqqqqqq", r"has nothing of a similar name"),
     ):
         with pytest.raises(UserError, match=message):
             require_file(path, "k")
     with pytest.raises(UserError, match=r"k=Train.txt is a file; name the folder"):
         require_folder("Train.txt", "k")
+
+
+def test_for_a_missing_folder_only_folders_are_near(tmp_path: Path) -> None:
+    (tmp_path / "photos.zip").touch()
+    with pytest.raises(UserError, match=r"k=.*/photos: there is no such folder; '.*' has no folder of a similar name"):
+        require_folder(str(tmp_path / "photos"), "k")
+    (tmp_path / "photos2").mkdir()
+    (tmp_path / "photo").symlink_to("photos2")
+    (tmp_path / "photos3").symlink_to("photos3")  # A link to itself: to ask what it is is an error.
+    with pytest.raises(UserError) as error:
+        require_folder(str(tmp_path / "photos"), "k")
+    near = str(error.value).partition(f"; nearest in '{tmp_path}': ")[2]
+    assert sorted(near.removesuffix(".").split(", ")) == ["'photo'", "'photos2'"]
+
+
+def test_says_where_a_missing_folder_is_to_be_had(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r" is empty\. Get it for /.*/data\.$"):
+        require_folder(str(tmp_path / "data"), "k", lambda folder: f"Get it for {folder}.")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -53,13 +53,22 @@ def test_reads_the_binary_version(tmp_path: Path) -> None:
         ("batch", r"no data_batch_5\.bin .*https://www\.cs\.toronto\.edu/~kriz/cifar\.html \(CIFAR-10's own page\)"),
         ("cut", r"data_batch_2\.bin: 12291 bytes are no whole number of images of 3073 bytes each"),
         ("label", r"test_batch\.bin: image 1 \(counted from 0\) has the class 77; 0\.\.9 are allowed"),
+        (
+            "nowhere",
+            r"there is no such folder; .*get cifar-10-binary\.tar\.gz, .*/cifar\.html .*unpack it in .*/source\.$",
+        ),
+        ("below", r"there is no such folder; .* unpack it in .*/source\.$"),
         ("names", r"batches\.meta\.txt: 1 different names; the 10 classes need one each"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, change: str, message: str) -> None:
     root = tmp_path / "source"
     root.mkdir()
-    if change in ("batch", "cut", "label", "names"):
+    if change == "nowhere":
+        root.rmdir()
+    elif change == "below":
+        root /= "cifar-10-batches-bin"
+    elif change in ("batch", "cut", "label", "names"):
         write_cifar10(root)
     if change == "python":
         (root / "data_batch_1").touch()

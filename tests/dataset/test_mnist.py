@@ -56,11 +56,23 @@ def test_keeps_the_images_as_png_records(tmp_path: Path, monkeypatch: pytest.Mon
 def test_missing_files_and_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     message = (
         r"there is no train-images-idx3-ubyte, nor train-images-idx3-ubyte\.gz, train-images\.idx3-ubyte, .*"
-        r"get train-images-idx3-ubyte\.gz from http://yann\.lecun\.com/exdb/mnist/ .*put it into "
+        r"get train-images-idx3-ubyte\.gz, train-labels-.*, t10k-.* and t10k-labels-idx1-ubyte\.gz from "
+        r"http://yann\.lecun\.com/exdb/mnist/ .*put them into "
     )
     with pytest.raises(UserError, match=message):
         load_mnist(root=str(tmp_path))
+    message = (
+        r"there is no such folder; .* is empty\. Nothing is downloaded: .*/exdb/mnist/ .*put them into .*/nowhere\."
+    )
+    with pytest.raises(UserError, match=message):
+        load_mnist(root=str(tmp_path / "nowhere"))
     write_mnist(tmp_path / "MNIST" / "raw")
+    labels = tmp_path / "MNIST" / "raw" / "t10k-labels-idx1-ubyte"
+    labels.rename(tmp_path / "kept")
+    message = r"there is no t10k-labels-.*get t10k-labels-idx1-ubyte\.gz from .*-ubyte\.gz \(a copy\), and put it into"
+    with pytest.raises(UserError, match=message):
+        load_mnist(root=str(tmp_path))
+    (tmp_path / "kept").rename(labels)
     (tmp_path / "file").touch()
     with pytest.raises(
         UserError, match=r"mnist as TFRecord files can't be written to .*/file/cache \(Not a directory\)"

@@ -125,7 +125,7 @@ def test_a_missing_classs_file(tmp_path: Path) -> None:
         (".", r"VOCdevkit/VOC2012 there has: dataset\.root=.*/VOCdevkit/VOC2012\."),
         ("VOCdevkit", r"VOC2012 there has: dataset\.root=.*/VOCdevkit/VOC2012\."),
         ("VOCdevkit/VOC2012/JPEGImages", r"\.\. there has: dataset\.root=.*/VOCdevkit/VOC2012\."),
-        ("elsewhere", r"name the folder of a year, such as VOCdevkit/VOC2012"),
+        ("elsewhere", r"name the folder of a year, such as VOCdevkit/VOC2012\. Nothing is downloaded: get "),
     ],
 )
 def test_a_root_on_another_level(tmp_path: Path, named: str, hint: str) -> None:
@@ -134,6 +134,22 @@ def test_a_root_on_another_level(tmp_path: Path, named: str, hint: str) -> None:
     root = tmp_path / "data" / named if named != "elsewhere" else tmp_path / "a" / "b" / "c" / named
     with pytest.raises(UserError, match=r"has no folders ImageSets/Main and JPEGImages in it; " + hint):
         load_pascal_voc(root=str(root))
+
+
+def test_names_the_page_of_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b" / "c" / "empty").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b" / "c")
+    for root, begins, then in (
+        ("no", r"there is no such folder; .*", rf"{tmp_path}/a/b/c/no, and set dataset\.root=no/VOCdevkit/VOC2012\.$"),
+        ("VOCdevkit/VOC2012", r"there is no such folder, nor a folder .*", rf"{tmp_path}/a/b/c\.$"),
+        ("empty", r"has no folders .*", rf"{tmp_path}/a/b/c/empty, and set dataset\.root=empty/VOCdevkit/VOC2012\.$"),
+    ):
+        page = r"get VOCtrainval_11-May-2012\.tar from http://host\.robots\.ox\.ac\.uk/pascal/VOC/voc2012/ .*"
+        with pytest.raises(UserError, match=rf"dataset\.root={root}:? {begins}{page}, unpack it in {then}"):
+            load_pascal_voc(root=root)
+    (tmp_path / "a" / "b" / "c" / "empty" / "JPEGImages").mkdir()
+    with pytest.raises(UserError, match=r"dataset\.root=empty has no folder ImageSets/Main in it; "):
+        load_pascal_voc(root="empty")
 
 
 def test_files_and_labels_that_say_nothing(tmp_path: Path) -> None:

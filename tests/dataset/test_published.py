@@ -53,9 +53,7 @@ def test_imagenet_with_and_without_the_background_class(tmp_path: Path, caplog: 
     (tmp_path / "train-00000-of-00002").unlink()
     with caplog.at_level(logging.WARNING):
         load_imagenet(root=str(tmp_path))
-    assert (
-        "train: 1 of the 2 shards are not there, the first number 00000; their examples will be left out" in caplog.text
-    )
+    assert "train: 1 of the 2 shards is not there, the first number 00000; its examples will be left out" in caplog.text
 
 
 def test_without_shards_it_says_where_they_come_from(tmp_path: Path) -> None:
@@ -66,6 +64,10 @@ def test_without_shards_it_says_where_they_come_from(tmp_path: Path) -> None:
         load_flowers(root=str(tmp_path))
     with pytest.raises(UserError, match=r"no file matches .*/train-\*-of-\*\. Nothing is downloaded: .*image-net\.org"):
         load_imagenet(root=str(tmp_path))
+    for load, page in ((load_flowers, r"flower_photos\.tgz"), (load_imagenet, r"https://image-net\.org/download")):
+        message = rf"there is no such folder; .* Nothing is downloaded: .*{page}\. Put the shards into {tmp_path}/no\.$"
+        with pytest.raises(UserError, match=message):
+            load(root=str(tmp_path / "no"))
 
 
 def test_brackets_in_the_folders_name(tmp_path: Path) -> None:

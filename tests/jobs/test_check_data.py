@@ -133,7 +133,7 @@ def test_records_are_checked_alike(job, tmp_path, monkeypatch, capsys):
     assert (first["path"], first["origin"]) == (f"{paths[0]}#3", "record 3")
     assert second["path"] == str(paths[1])
     assert second["origin"].startswith("record 6, byte ")
-    assert second["reason"].endswith("(6 records could be read before it, 1 are lost)")
+    assert second["reason"].endswith("(6 records could be read before it, 1 is lost)")
     assert "of these damaged shards" in said
     assert len(rows_of(job.run_dir / "duplicates.csv")) == 6  # The evaluation's first three are those of training.
     assert rows_of(job.run_dir / "classes.csv")[0] == {

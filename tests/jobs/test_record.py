@@ -8,6 +8,7 @@ from pathlib import Path
 import mlflow
 import numpy as np
 import pytest
+import yaml
 
 from slimexp.dataset.split import Dataset, Split
 from slimexp.errors import UserError
@@ -59,7 +60,12 @@ def test_a_run_says_which_code_made_it_and_hides_what_is_secret(job, monkeypatch
     settings = "tracking:\n  uri: http://me:hunter2@host\n  tags:\n    api_token: hunter2\nseed: 0\n"
     (job.run_dir / ".hydra").mkdir(parents=True)
     (job.run_dir / ".hydra" / "config.yaml").write_text(settings)
-    (job.run_dir / ".hydra" / "overrides.yaml").write_text("- seed=0\n")
+    # A dictionary in an override, as Hydra writes it: quotes doubled, folded at 80 letters.
+    overrides = [
+        "seed=0",
+        "+tracking.tags={password: 'hunter2a hunter2b', token: [hunter2], ok: '" + "fine " * 15 + "'}",
+    ]
+    (job.run_dir / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(overrides))
     collect = record.provenance.collect
 
     def dirty(*args):
@@ -83,6 +89,10 @@ def test_a_run_says_which_code_made_it_and_hides_what_is_secret(job, monkeypatch
     assert set(texts) == {"config/config.yaml", "config/overrides.yaml", "code/changes.diff"}
     assert texts["code/changes.diff"] == "# /code against commit feedc0ffee\n\n-x = 1\n+x = 2\n\n"
     assert texts["config/config.yaml"] == settings.replace("me:hunter2", "me:***").replace("hunter2", "'***'")
+    assert yaml.safe_load(texts["config/overrides.yaml"]) == [
+        "seed=0",
+        overrides[1].replace("hunter2a hunter2b", "***").replace("[hunter2]", "***"),
+    ]
     store = mlflow.MlflowClient(job.uri).get_run(run.info.run_id).to_dictionary()
     assert "hunter2" not in str([texts, store, (job.run_dir / "run.json").read_text()])
 
@@ -93,8 +103,14 @@ def test_a_run_says_which_code_made_it_and_hides_what_is_secret(job, monkeypatch
         ("tracking.system_metrics=yes please", "tracking.system_metrics=yes please: must be auto, true or false"),
         ("tracking.events_max_bytes=10", "tracking.events_max_bytes=10: must be 1e.06 or more"),
         ("tracking.system_every_secs=0", "tracking.system_every_secs=0.0: must be 0.1 or more"),
+        (
+            "+tracking.tags={n: null}",
+            r"tracking.tags.n=null: a tag's value is one text: leave .*\+tracking.tags.n=none",
+        ),
+        ("+tracking.tags={n: [a]}", r"tracking.tags.n=\[...\]: a tag's value is one text"),
+        ("+tracking.tags={n: {a: hunter2}}", r"tracking.tags.n={...}: a tag's value is one text"),
     ],
-    ids=["system_metrics", "events_max_bytes", "system_every_secs"],
+    ids=["system_metrics", "events_max_bytes", "system_every_secs", "no tag", "a list as tag", "a group as tag"],
 )
 def test_wrong_settings_of_tracking(job, override, message):
     with pytest.raises(UserError, match=message):
@@ -105,3 +121,13 @@ def test_system_metrics_are_chosen(job):
     for value in ("auto", "true", "false"):
         config = job.config(f"tracking.system_metrics={value}")
         assert record.show(config.tracking.system_metrics).lower() == value
+
+
+def test_tags_are_texts(job):
+    assert job.config("+tracking.tags={a: 3, b: x, c: true}").tracking.tags == {"a": "3", "b": "x", "c": "True"}
+
+
+def test_a_damaged_record_of_an_earlier_run_is_named(tmp_path, caplog):
+    (tmp_path / "run.json").write_text('{"uri": 5}')
+    assert record.earlier_run(tmp_path) == {}
+    assert 'run.json cannot be read ("uri" is 5 and should be a text)' in caplog.text

@@ -72,4 +72,16 @@ def _wait(folder):
         raise
 
 
-_ENDS = {3: _exit, 4: _die, 5: _fail, 6: _leave, 7: _mend, 8: _wait}
+def _spoil(folder):
+    """Leaves the sweep a record that cannot be written, and its next job no folder."""
+    (folder.parent / f"sweep.json.{os.getppid()}.tmp").mkdir()
+    (folder.parent / "1").touch()
+
+
+def _fill(folder):
+    """Meets a disk that is full."""
+    with open("/dev/full", "w") as file:
+        file.write("x")
+
+
+_ENDS = {3: _exit, 4: _die, 5: _fail, 6: _leave, 7: _mend, 8: _wait, 9: _spoil, 10: _fill}

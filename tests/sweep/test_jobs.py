@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import threading
 
 import pytest
 
 from slimexp.errors import UserError
-from slimexp.sweep.jobs import FINISHED, RECORD_FILE, Sweep, SweepJob, edit_sweep, read_sweep
+from slimexp.sweep.jobs import FINISHED, RECORD_FILE, Sweep, SweepJob, edit_sweep, note_job, read_sweep
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):
@@ -62,3 +64,34 @@ def test_a_failed_edit_changes_nothing(tmp_path):
     with pytest.raises(RuntimeError):
         fail()
     assert read_sweep(tmp_path).name == "before"
+
+
+def test_what_a_full_disk_does_not_take_is_remembered_until_it_does(tmp_path, monkeypatch, capsys):
+    Sweep(jobs=[SweepJob(0, "0", ""), SweepJob(1, "1", "")]).write(tmp_path)
+
+    def refuse(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "replace", refuse)
+        with pytest.raises(UserError, match=r"sweep\.json: cannot be written \(No space left on device\)\. Make room"):
+            Sweep().write(tmp_path)
+        note_job(tmp_path, 0, status=FINISHED, secs=1)
+        note_job(tmp_path, 1, secs=2)
+        assert [job.secs for job in read_sweep(tmp_path).jobs] == [1, 2]
+    assert capsys.readouterr().err.count("cannot be written") == 1
+    assert "FINISHED" not in (tmp_path / RECORD_FILE).read_text()
+    note_job(tmp_path, 1, status=FINISHED)
+    written = json.loads((tmp_path / RECORD_FILE).read_text())["jobs"]
+    assert [(job["status"], job["secs"]) for job in written] == [(FINISHED, 1), (FINISHED, 2)]
+    assert list(tmp_path.glob("*.tmp")) == []
+
+
+def test_a_folder_that_cannot_be_locked_is_named(tmp_path):
+    Sweep().write(tmp_path)
+    (tmp_path / ".sweep.json.lock").mkdir()
+    with (
+        pytest.raises(UserError, match=r"\.sweep\.json\.lock: cannot be written \(Is a directory\)"),
+        edit_sweep(tmp_path),
+    ):
+        pass

@@ -120,6 +120,18 @@ def test_what_a_killed_sweep_did_not_see_is_worked_out(tmp_path):
     assert jobs[3].reason == "its folder is gone"
 
 
+def test_what_a_job_said_after_its_sweep_was_killed_counts(tmp_path):
+    for number, (code, reason) in enumerate(((143, "stopped by SIGTERM"), (1, "no such file"))):
+        (tmp_path / str(number) / ".hydra").mkdir(parents=True)
+        (tmp_path / str(number) / RESULT_FILE).write_text(json.dumps({"exit_code": code, "reason": reason}))
+    jobs = Earlier(Sweep(jobs=[SweepJob(n, str(n), "", status=RUNNING) for n in range(3)]), tmp_path).jobs
+    assert [(job.status, job.exit_code, job.reason) for job in jobs] == [
+        (KILLED, 143, "stopped by SIGTERM"),
+        (FAILED, 1, "no such file"),
+        (KILLED, 137, "the sweep was ended while it ran"),
+    ]
+
+
 def test_passwords_are_not_kept():
     asked = ["tracking.uri=http://me:secret@host:5000", "tracking.tags.api_token=x", "name='two words'", "seed=1,2"]
     assert masked(asked) == ["tracking.uri=http://me:***@host:5000", "tracking.tags.api_token=***", *asked[2:]]

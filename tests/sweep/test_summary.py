@@ -181,3 +181,12 @@ def test_what_is_no_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "cannot be read as the record of a sweep" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([str(tmp_path), "--direction", "up"])
+
+
+def test_what_to_set_can_be_pasted(sweep: SyntheticSweep, capsys: pytest.CaptureFixture[str]) -> None:
+    for root, top1 in (("my photos", 0.9), ("old", 0.8)):
+        sweep.train({"dataset.root": root}, {"eval/top1": top1})
+        sweep.record.jobs[-1].overrides = [f'dataset.root="{root}"']
+    sweep.record.write(sweep.folder)
+    assert found(sweep).tags["sweep.set"] == "'dataset.root=\"my photos\"'"
+    assert "\nSet:          'dataset.root=\"my photos\"'\n" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sqlite3
 
@@ -125,3 +126,55 @@ def test_the_store_gets_one_parent_with_a_run_for_each_job(tmp_path):
     assert parents == [(parent,)] * 2
     assert done.record["parent_run_id"] == parent
     assert done.record["jobs"][0]["run_id"] == runs["lenet seed=1"][0]
+
+
+@pytest.mark.parametrize("tracking", ["none", pytest.param("mlflow", marks=pytest.mark.slow)])
+def test_a_disk_that_takes_nothing_more_ends_neither_the_sweep_nor_its_run(tmp_path, tracking):
+    done = launch(tmp_path, "seed=9,1,10,2", tracking=tracking)
+    assert done.returncode == 1
+    assert re.findall(r"(?m)^(\d)  +\d+  (FINISHED|FAILED)", done.stdout) == [
+        *(("0", "FINISHED"), ("1", "FAILED"), ("2", "FAILED"), ("3", "FINISHED")),
+    ]
+    assert "sweep.json: cannot be written (Is a directory). Make room" in done.stderr
+    assert "/2: cannot be written or read (No space left on device). Make room" in done.stderr
+    assert "fault of slimexp" not in done.stderr
+    if tracking == "mlflow":
+        with sqlite3.connect(tmp_path / "mlflow.db") as database:
+            statuses = sorted(status for (status,) in database.execute("SELECT status FROM runs"))
+        assert statuses == [*["FAILED"] * 2, *["FINISHED"] * 2]
+
+
+def test_two_commands_in_one_folder_are_kept_apart(tmp_path):
+    place = "hydra.sweep.dir=outputs/sweeps/a/b"
+    first = launch(tmp_path, place, "seed=1,4", "trainer.max_steps=8")
+    assert first.statuses == ["FINISHED", "KILLED"]
+    second = launch(tmp_path, place, "seed=1", "trainer.max_steps=9", "sweep.metric=eval/nope")
+    assert [job["asked"] for job in second.record["jobs"]] == [False, False, True]
+    assert (
+        "also holds jobs that are none of this command's (0, 1): they are kept and count for nothing" in second.stderr
+    )
+    assert "seeds" not in second.stdout
+    assert (second.dir / "sweep.csv").read_text().count("\n") == 2
+    # A metric that no job has is said, and makes no failure of jobs that have finished.
+    assert "sweep.metric=eval/nope: no job of the sweep has it; the nearest is eval/top1." in second.stderr
+    assert second.returncode == 0
+    again = launch(tmp_path, place, "seed=1", "trainer.max_steps=8")
+    assert "All 1 jobs of this sweep have finished" in again.stderr
+    assert again.returncode == 0
+    assert [job["asked"] for job in again.record["jobs"]] == [True, False, False]
+
+
+def test_secrets_that_are_swept_stay_in_the_jobs_own_settings(tmp_path):
+    done = launch(tmp_path, "+tracking.tags.api_token=abc1,abc2", "seed=1")
+    assert [job["name"] for job in done.record["jobs"]] == ["lenet api_token=***1", "lenet api_token=***2"]
+    for text in (done.stdout, done.stderr, *((done.dir / f"sweep.{kind}").read_text() for kind in ("json", "csv"))):
+        assert "abc1" not in text
+
+
+@pytest.mark.slow
+def test_a_run_in_whose_place_a_job_has_begun_another_is_marked(tmp_path):
+    old = launch(tmp_path, "seed=4", tracking="mlflow").record["jobs"][0]["run_id"]
+    new = launch(tmp_path, "seed=4", tracking="mlflow").record["jobs"][0]["run_id"]
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        tags = database.execute("SELECT run_uuid, value FROM tags WHERE key = 'superseded_by'").fetchall()
+    assert tags == [(old, new)]

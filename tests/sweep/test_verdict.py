@@ -237,3 +237,25 @@ def test_numbers_are_written_with_what_they_tell() -> None:
     assert [show_spread(*spread) for spread in spreads] == [
         *("0.9833 ± 0.0039", "505 ± 22", "1e-05 ± 2e-06", "12.3 ± 0.6", "0.9500 ± 0.0000")
     ]
+
+
+def test_what_to_set_is_what_the_command_said(sweep: SyntheticSweep) -> None:
+    asked = {"dataset.root": 'dataset.root="my photos"', "model.network.boom": "+model.network.boom='a,b=c'"}
+    sweep.train({"dataset.root": "my photos", "model.network.boom": "a,b=c"}, {"eval/top1": 0.9})
+    sweep.record.jobs[0].overrides = ["seed=3", *asked.values()]
+    sweep.train({"dataset.root": "old", "model.network.boom": "no"}, {"eval/top1": 0.8})
+    assert verdict(sweep).overrides == tuple(asked.values())
+
+
+def test_jobs_of_another_command_count_for_nothing(sweep: SyntheticSweep) -> None:
+    sweep.train({}, {"eval/top1": 0.9}, asked=False)
+    sweep.train({}, {"eval/top1": 0.8})
+    assert verdict(sweep).sentence == "Best by eval/top1 (more is better): lenet, 0.8000."
+
+
+def test_repeats_are_of_seeds_only_where_the_seed_differs(sweep: SyntheticSweep) -> None:
+    for top1 in (0.8, 0.9):
+        sweep.train({"seed": "1"}, {"eval/top1": top1})
+    assert "0.8500 ± 0.0707 over 2 runs" in verdict(sweep).sentence
+    sweep.train({"seed": "2"}, {"eval/top1": 0.85})
+    assert "0.8500 ± 0.0500 over 3 seeds" in verdict(sweep).sentence

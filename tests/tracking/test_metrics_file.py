@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -145,3 +146,29 @@ def test_a_full_disk_leaves_whole_rows() -> None:
 
 def test_columns() -> None:
     assert columns([row(1, a=1.0), row(2, a=2.0, b=5.0)]) == {"a": ([1, 2], [1.0, 2.0]), "b": ([2], [5.0])}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{{"step": 2, "time": 1.0, "metrics": {{"a": {10**400}}}}}',
+        '{"step": 1e400, "time": 1.0, "metrics": {}}',
+        f'{{"step": {2**64}, "time": 1.0, "metrics": {{}}}}',
+        '{"step": 2, "time": 1e300, "metrics": {}}',
+        '{"step": 2, "time": NaN, "metrics": {}}',
+        '{"step": 2, "time": 1.0, "metrics": ' + "[" * 100_000,
+    ],
+    ids=["large value", "large step", "step of 65 bits", "large time", "no time", "deep"],
+)
+def test_a_damaged_line_is_passed_over_and_said(line: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write(path, row(1, a=1.0))
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    write(path, row(3, a=3.0))
+    with contextlib.closing(MetricsFile(path)) as file:
+        assert [r.step for r, _ in file.read_from(0, 10)] == [1, 3]
+    assert [r.step for r in read_metrics(path)] == [1, 3]
+    assert f"{path}: passed over 1 unreadable line(s): 2" in caplog.text
+    assert truncate_after(path, 1) == 1
+    assert f"{path}: dropped 1 unreadable line(s): 2" in caplog.text

@@ -37,8 +37,9 @@ def test_a_lock_file_of_another_user_will_do(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(mlflow_store, "open", open_as_another_user, raising=False)
     monkeypatch.setattr(mlflow_store, "_LOCK_SECS", 0.2)
     lock = tmp_path / "mlflow.db"
+    location = resolve_uri(f"sqlite:///{lock}", tmp_path)
     held = pytest.raises(StoreUnavailableError, match=r"another process has held .*mlflow.db.lock for 0.2 s")
-    with mlflow_store._locked(lock), held, mlflow_store._locked(lock):
+    with mlflow_store._locked(location, lock), held, mlflow_store._locked(location, lock):
         raise AssertionError("Locked twice.")
 
 
@@ -46,7 +47,9 @@ class _NotMlflow(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(self.server.status)  # type: ignore[attr-defined]
         self.end_headers()
-        self.wfile.write(b"<html>hello</html>")
+        self.wfile.write(self.server.body)  # type: ignore[attr-defined]
+
+    do_POST = do_GET  # noqa: N815 (http.server's name)
 
     def log_message(self, *args: object) -> None:
         pass
@@ -55,16 +58,18 @@ class _NotMlflow(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("status", "error", "message"),
     [
+        (0, StoreUnavailableError, "what answers there is no MLflow server, or not at this path .it gives no ids"),
         (200, StoreUnavailableError, "what answers there is no MLflow server, or not at this path"),
         (401, UserError, r"tracking.uri=http://u:\*\*\*@127.0.0.1:\d+ refuses the login .HTTP 401.*TRACKING_PASSWORD"),
         (404, StoreUnavailableError, "<html>hello|501"),
-        (500, StoreUnavailableError, "<html>hello|500"),
+        (500, StoreUnavailableError, "^the server is there, but answers with an error, HTTP 500$"),
     ],
-    ids=["200", "401", "404", "500"],
+    ids=["empty answers", "200", "401", "404", "500"],
 )
 def test_a_server_that_is_not_mlflow(status: int, error: type[Exception], message: str, tmp_path: Path) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _NotMlflow) as server:
-        server.status = status  # type: ignore[attr-defined]
+        server.status = status or 200  # type: ignore[attr-defined]
+        server.body = b"<html>hello</html>" if status else b"{}"  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         location = resolve_uri(f"http://u:p4ss@127.0.0.1:{server.server_port}", tmp_path)
         began = time.monotonic()
@@ -158,6 +163,16 @@ def test_a_store_of_another_version_names_the_upgrade(
         open_store(resolve_uri(f"sqlite:///{other}", tmp_path), "x")
     monkeypatch.undo()
     assert mlflow_store._is_known_revision("0584bdc529eb")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can make a file")
+def test_a_database_where_no_file_can_be_made(tmp_path: Path) -> None:
+    message = (
+        r"The tracking database /proc/x.db \(from tracking.uri\) cannot be made.*: "
+        r".*Set tracking.uri=sqlite:////WRITABLE/FOLDER/mlflow.db, or tracking=none."
+    )
+    with pytest.raises(UserError, match=message):
+        open_store(resolve_uri("sqlite:////proc/x.db", tmp_path), "x")
 
 
 def test_a_locked_database_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,71 @@ def test_a_job_of_a_sweep_finds_its_parent_later(store: str, tmp_path: Path) -> 
     assert (run.info.status, run.data.tags["mlflow.parentRunId"]) == ("FAILED", parent.info.run_id)
 
 
+def a_sweep_without_a_store(folder: Path, subdir: str = "0") -> None:
+    """Leaves a sweep of one job that no store knows of, as the sweep's runner does."""
+    folder.mkdir()
+    (folder / "sweep.json").write_text("{}", encoding="utf-8")
+    sweep = start("http://127.0.0.1:9", folder, tags={"sweep": str(folder)})
+    (folder / subdir).parent.mkdir(exist_ok=True)
+    start("http://127.0.0.1:9", folder / subdir, tags={"sweep": str(folder)}).finish()
+    sweep.finish()
+
+
+@pytest.mark.parametrize("subdir", ["0", "lenet/seed=1"])
+def test_a_sweep_that_was_moved_is_one_family(subdir: str, store: str, tmp_path: Path) -> None:
+    a_sweep_without_a_store(tmp_path / "old", subdir)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert sync.main([str(tmp_path / "new"), "--tracking-uri", store]) == 0
+    parent, run = read(store, tmp_path / "new"), read(store, tmp_path / "new" / subdir)
+    assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert "mlflow.parentRunId" not in parent.data.tags
+
+
+def test_a_copy_of_a_sweep_beside_it(store: str, tmp_path: Path) -> None:
+    a_sweep_without_a_store(tmp_path / "old")
+    assert sync.main([str(tmp_path / "old"), "--tracking-uri", store]) == 0
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    (tmp_path / "old" / "0").rename(tmp_path / "alone")
+    for folder in ("copy", "old", "alone"):
+        assert sync.main([str(tmp_path / folder), "--tracking-uri", store]) == 0
+    parent = read(store, tmp_path / "old")
+    assert "mlflow.parentRunId" not in parent.data.tags
+    assert parent.info.run_id == read(store, tmp_path / "copy").info.run_id
+    # A job that was taken out of its sweep still has it as its parent.
+    assert read(store, tmp_path / "alone").data.tags["mlflow.parentRunId"] == parent.info.run_id
+
+
+def test_damaged_lines_keep_no_run_from_being_sent(store: str, tmp_path: Path) -> None:
+    tracker = start("http://127.0.0.1:9", tmp_path)
+    tracker.log_metrics(1, {"a": 1.0})
+    tracker.finish()
+    with open(tmp_path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"step": 1e400, "time": 1.0, "metrics": {}}\n' + "[" * 100_000 + "\n")
+    said = sync_run(tmp_path, tracking_uri=store)
+    assert said.ok
+    assert said.text.endswith("; passed over 2 unreadable line(s): 2, 3 of metrics.jsonl")
+    assert steps(store, read(store, tmp_path)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"uri": 5}, '"uri" is 5 and should be a text'),
+        ({"started_ms": "now"}, '"started_ms" is "now" and should be a whole number'),
+        ({"tags": []}, '"tags" is [] and should be a JSON object'),
+        ({"params": {"a": 1}}, '"a" in "params" is 1 and should be a text'),
+        ({"artifacts": ["x"]}, '"artifacts" has "x" in it, which is none'),
+        ({"datasets": [{"name": "x"}]}, '"datasets" has {"name": "x"} in it, which is none'),
+        ({"unsent": {"artifacts": 3}}, '"unsent" is {"artifacts": 3} and should have a list of paths'),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_damaged_record_is_named(content: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(content), encoding="utf-8")
+    said = sync_run(tmp_path)
+    assert (said.ok, said.text) == (False, f"run.json cannot be read: {message}")
+
+
 def test_the_command(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sync.main([str(tmp_path / "none")]) == 1
     assert f"{tmp_path}/none: is no folder. Name a run's folder, or one with runs" in capsys.readouterr().err

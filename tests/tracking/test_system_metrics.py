@@ -53,6 +53,13 @@ def test_a_short_run_has_one_look(tmp_path: Path) -> None:
     assert rows[1].metrics["system/memory_used_bytes"] > 0
 
 
+def test_a_run_that_goes_on_and_logs_nothing_looks_at_the_step_that_it_went_on_from(tmp_path: Path) -> None:
+    start(tmp_path).finish()
+    (tmp_path / "metrics.jsonl").unlink()
+    start(tmp_path, resume_step=7).finish()
+    assert [row.step for row in read_metrics(tmp_path / "metrics.jsonl")] == [7]
+
+
 def test_rates_are_means_and_amounts_the_highest(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = SystemSampler(psutil, 100.0)
     looks = [{"cpu_percent": 10.0, "memory_used_bytes": 5.0}, {"cpu_percent": 30.0, "memory_used_bytes": 3.0}]
@@ -61,7 +68,7 @@ def test_rates_are_means_and_amounts_the_highest(monkeypatch: pytest.MonkeyPatch
     sampler._look()
     assert sampler.take(1) == {"system/cpu_percent": 20.0, "system/memory_used_bytes": 5.0}
     assert sampler.take(2) == {}
-    sampler.stop()
+    sampler.stop(2)
     assert not sampler._thread.is_alive()
 
 
@@ -86,7 +93,7 @@ def test_a_counter_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch)
     fake.disk_io_counters = lambda: None  # As on machines without disks.
     fake.net_io_counters = fail
     sampler = SystemSampler(fake, 100.0)
-    values = sampler.stop()
+    values = sampler.stop(0)
     assert values["system/cpu_percent"] == 50.0
     assert not [name for name in values if "disk" in name or "network" in name]
 

@@ -206,6 +206,15 @@ def test_an_offline_start_is_made_good_on_resume(
     assert [f.path for f in client.list_artifacts(second.run_id, "texts")] == ["texts/a.txt"]
 
 
+def test_the_hint_says_that_a_password_is_needed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "_ABSENT_SECS", 0.1)
+    start("http://me:pw@127.0.0.1:9", tmp_path).finish()
+    command = f"slimexp.tracking.sync {tmp_path} --tracking-uri 'http://me:***@127.0.0.1:9'"
+    assert f"{command} (with its password, which run.json does not keep; or set " in caplog.text
+
+
 def test_on_error_fail(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"http://u:\*\*\*@127.0.0.1:9 .*is not available: .*refused.*Start it, .*on_error=offline"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from slimexp.config import CONFIG_DIR
 from slimexp.errors import UserError
 from slimexp.training.checkpoint_file import CheckpointFile
 from slimexp.training.checkpoints import Checkpoints
@@ -117,6 +119,33 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"the folder holds no checkpoint: .* In .*empty there is nothing\."):
         CheckpointFile(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("preset", ["inception_v3_imagenet", "vgg16_imagenet"])
+def test_where_to_get_a_presets_checkpoint_is_said(tmp_path, preset):
+    text = (CONFIG_DIR / "restore" / f"{preset}.yaml").read_text()
+    (name,) = re.findall(r"^checkpoint: (\S+)", text, re.MULTILINE)
+    (command,) = re.findall(r"^#   (curl (\S+) \| tar xz)$", text, re.MULTILINE)
+    (tmp_path / "a b").mkdir()
+    for file in ("LICENSE", "README.md"):
+        (tmp_path / "a b" / file).touch()
+    with pytest.raises(UserError) as error:
+        CheckpointFile(tmp_path / "a b" / name)
+    path = tmp_path / "a b" / name
+    assert str(error.value) == (
+        f"restore.checkpoint={path}: there is no such checkpoint. Nothing is downloaded; TF-Slim published it:\n"
+        f"  {command[0]} -C '{tmp_path}/a b'"
+    )
+    with pytest.raises(UserError, match=rf":\n  mkdir -p {tmp_path}/new && curl .* -C {tmp_path}/new$"):
+        CheckpointFile(tmp_path / "new" / name)
+    archive = Path(command[1]).name
+    (tmp_path / "a b" / archive).touch()
+    with pytest.raises(UserError, match=rf"no such checkpoint\. .*{archive} is there: .*\(tar xzf {archive}\)\.$"):
+        CheckpointFile(path)
+    (tmp_path / "a b" / archive).unlink()
+    saved(tmp_path / "a b" / f"my_{name}")
+    with pytest.raises(UserError, match=rf"no such checkpoint\. In .* there is my_{name}\. Nothing is downloaded; "):
+        CheckpointFile(path)
 
 
 def test_files_of_other_kinds_are_told_apart(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from slimexp.dataset.checks import counted
 from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit, Dataset
 from slimexp.evaluation.tables import replace_file
@@ -151,7 +152,8 @@ class SplitReport:
         self.num_damaged_shards += 1
         where = f"record {finding.num_read}" + ("" if finding.offset is None else f", byte {finding.offset}")
         reason = finding.reason.removeprefix(f"{path}: ").removesuffix(".")
-        reason += f" ({finding.num_read} records could be read before it, {lost} are lost)"
+        num_read, verb = counted(finding.num_read, "record"), "is" if lost == 1 else "are"
+        reason += f" ({num_read} could be read before it, {lost} {verb} lost)"
         first = int(split.firsts[finding.shard]) + finding.num_read
         self._faults.append((first, FaultRow(split.name, path, where, reason, lost)))
 
