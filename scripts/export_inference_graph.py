@@ -11,9 +11,12 @@ no names and checks what it made.
 from __future__ import annotations
 
 import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-from slimexp.export.flags import FlagParser, run_script
+from slimexp.export.flags import FlagParser, quiet_start, run_script
+from slimexp.export.shown import shown_path, shown_python
 
 
 def main(argv: Sequence[str]) -> None:
@@ -31,7 +34,8 @@ def main(argv: Sequence[str]) -> None:
     parser.needless("dataset_dir", "alsologtostderr", "logtostderr")
     flags = parser.parse(argv)
 
-    from slimexp.export.two_steps import export_inference_graph  # Takes seconds to import.
+    with quiet_start():
+        from slimexp.export.two_steps import export_inference_graph  # Takes seconds to import.
 
     outputs = export_inference_graph(
         flags.model_name,
@@ -46,9 +50,10 @@ def main(argv: Sequence[str]) -> None:
     )
     print(f"{flags.output_file}: input node input, output nodes {', '.join(outputs)}")
     binary = "" if flags.write_text_graphdef else " --input_binary=true"
+    script = shown_path(Path(__file__).with_name("freeze_graph.py"))
     print(
-        f"Next: python scripts/freeze_graph.py --input_graph={flags.output_file}{binary} --input_checkpoint=CHECKPOINT "
-        f"--output_graph=frozen.pb --output_node_names={outputs[-1]}"
+        f"Next: {shown_python()} {script} --input_graph={shlex.quote(flags.output_file)}{binary} "
+        f"--input_checkpoint=CHECKPOINT --output_graph=frozen.pb --output_node_names={outputs[-1]}"
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import _venv  # isort: skip  # noqa: F401  # First: it may go on with another interpreter.
 from collections.abc import Sequence
 
-from slimexp.export.flags import FlagParser, run_script
+from slimexp.export.flags import FlagParser, quiet_start, run_script
 
 
 def main(argv: Sequence[str]) -> None:
@@ -34,7 +34,8 @@ def main(argv: Sequence[str]) -> None:
     parser.needless("input_saver", "restore_op_name", "filename_tensor_name", "initializer_nodes", "checkpoint_version")
     flags = parser.parse(argv)
 
-    from slimexp.export.two_steps import freeze_graph  # Takes seconds to import.
+    with quiet_start():
+        from slimexp.export.two_steps import freeze_graph  # Takes seconds to import.
 
     outputs, count = freeze_graph(
         flags.input_graph,

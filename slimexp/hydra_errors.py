@@ -42,8 +42,8 @@ def explain(error: Exception) -> str:
         if (group, option) == ("pipeline", "tuned"):
             return (
                 "pipeline=tuned: there is no such option yet: job=benchmark, alone or in a sweep such as -m "
-                "job=benchmark pipeline.threads=1,2,4, writes it into the folder it is started in. Until then there are "
-                f"{', '.join(options)}."
+                "job=benchmark pipeline.threads=1,2,4, writes it into the folder it is started in. Until then there "
+                f"are {', '.join(options)}."
             )
         close = difflib.get_close_matches(option, options, n=1, cutoff=0.7)
         guess = f"the nearest is {close[0]}, of" if close else "there are"

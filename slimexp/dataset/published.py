@@ -15,10 +15,10 @@ __all__ = ["load_flowers", "load_imagenet"]
 # As TF-Slim's script numbers them: by the names of the archive's folders.
 _FLOWERS = ("daisy", "dandelion", "roses", "sunflowers", "tulips")
 _FLOWERS_SOURCE = (
-    "TF-Slim's download_and_convert_data.py --dataset_name=flowers makes them of "
+    "TF-Slim's download_and_convert_data.py --dataset_name=flowers makes the shards from "
     "http://download.tensorflow.org/example_images/flower_photos.tgz"
 )
-_IMAGENET_SOURCE = "TF-Slim's download_and_convert_imagenet.sh makes them of the ILSVRC 2012 pictures of https://image-net.org/download"
+_IMAGENET_SOURCE = "TF-Slim's download_and_convert_imagenet.sh makes the shards from the ILSVRC 2012 pictures of https://image-net.org/download"
 _IMAGENET_CLASSES = 1000
 _NAMES_FILE = "labels.txt"
 
@@ -124,7 +124,7 @@ def load_imagenet(
 
 def _require_shards(root: str, file_pattern: str, source: str) -> str:
     def where_to_get(folder: str) -> str:
-        return f"Nothing is downloaded: {source}. Put the shards into {folder}"
+        return f"Nothing is downloaded: {source}. Put them into {folder}"
 
     folder = require_folder(root, "dataset.root", lambda missing: f"{where_to_get(missing)}.")
     pattern, found = matching(folder, file_pattern.replace("%s", "train"))

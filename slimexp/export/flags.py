@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from slimexp.errors import UserError
+from slimexp.jobs.starting import tensorflow_notes_to
 
-__all__ = ["FlagParser", "run_script"]
+__all__ = ["FlagParser", "quiet_start", "run_script"]
 
 _TRUE, _FALSE = ("true", "t", "1", "yes", "y"), ("false", "f", "0", "no", "n")
 
@@ -47,6 +50,13 @@ class FlagParser(argparse.ArgumentParser):
         if given:
             print(f"Not needed, and left out: {', '.join(f'--{name}' for name in given)}.", file=sys.stderr)
         return flags
+
+
+@contextlib.contextmanager
+def quiet_start() -> Iterator[None]:
+    """Keeps off the screen what TensorFlow says of the machine while it is imported."""
+    with tensorflow_notes_to(Path(os.devnull)):
+        yield
 
 
 def run_script(main: Callable[[Sequence[str]], None]) -> None:

@@ -135,15 +135,18 @@ def freeze(
     nodes = {node.name: node for node in definition.node}
     for name in outputs:
         if name not in nodes:
-            raise UserError(f"{key}={','.join(outputs)}: the graph has no node {name}.{_nearest(name, nodes)}")
+            found = find_outputs(definition)
+            raise UserError(
+                f"{key}={','.join(outputs)}: the graph has no node {name}.{_nearest(name, nodes)}"
+                + (f" Its outputs seem to be {_some(found)}." if found else "")
+            )
     needed = _needed(definition, outputs)
     variables = variables_needed(definition, outputs)
     missing = [name for name in variables if name not in available]
     if missing:
-        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         raise UserError(
             f"{origin} lacks {len(missing)} of the {len(variables)} variables that the outputs depend on: "
-            f"{', '.join(missing[:_MOST_NAMED])}{more}.{_nearest(missing[0], available)} The graph and the "
+            f"{_some(missing)}.{_nearest(missing[0], available)} The graph and the "
             "checkpoint must be of the same network, with the same number of classes."
         )
     frozen = tf.compat.v1.GraphDef()
@@ -208,6 +211,11 @@ def _become_identity(new: Any, node: Any) -> None:
     new.name, new.op, new.device = node.name, "Identity", node.device
     new.attr["T"].type = node.attr["dtype"].type
     new.input.extend(node.input)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _nearest(name: str, names: Collection[str] | Mapping[str, Any]) -> str:

@@ -50,9 +50,16 @@ def log_model(
     try:
         mlflow.set_tracking_uri(tracking_uri)
         with _quiet():
+            # Left to itself MLflow puts the model into an experiment of its own choice, and its files with it.
+            client = mlflow.MlflowClient(tracking_uri)
+            run = client.get_run(run_id)
+            logged = client.create_logged_model(
+                run.info.experiment_id, name="model", source_run_id=run_id, params=run.data.params
+            )
             info = Model.log(
                 artifact_path=None,
                 name="model",
+                model_id=logged.model_id,
                 flavor=mlflow.pyfunc,
                 run_id=run_id,
                 registered_model_name=registered_name,

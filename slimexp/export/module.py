@@ -91,7 +91,8 @@ class ExportedModel(tf.Module):
             spec = tf.TensorSpec(shape[1:], tf.float32)
             with tf.device("/CPU:0"):  # Where there are decoders.
                 images = tf.map_fn(make, image_bytes, fn_output_signature=spec, parallel_iterations=_PARALLEL)
-            return self._of_images(images)
+            # Of no pictures `map_fn` makes a tensor without sides.
+            return self._of_images(tf.reshape(images, [tf.size(image_bytes), *shape[1:]]))
 
         self.image_bytes = tf.function(
             of_bytes, input_signature=[tf.TensorSpec([None], tf.string, name=IMAGE_BYTES)], autograph=False

@@ -50,19 +50,27 @@ class Prediction:
 
 
 def make_prediction(
-    path: str, scores: np.ndarray, class_names: Sequence[str], *, task: str, top_k: int, threshold: float
+    path: str,
+    scores: np.ndarray,
+    class_names: Sequence[str],
+    *,
+    logits: np.ndarray,
+    task: str,
+    top_k: int,
+    threshold: float,
 ) -> Prediction:
     """Names the best classes.
 
     Args:
         path: The file.
         scores: float [C].
+        logits: float [C], which tell the order also of classes whose scores are the same number, 0 or 1.
         class_names: The C names.
         task: `single` or `multi`.
         top_k: How many of the best to name; of fewer classes all.
         threshold: Multi-label: from which score on a label counts as predicted.
     """
-    order = np.argsort(-scores, kind="stable")
+    order = np.argsort(-logits, kind="stable")
     best = [(class_names[place], float(scores[place])) for place in order[:top_k]]
     labels = [class_names[place] for place in order if scores[place] >= threshold] if task == "multi" else None
     return Prediction(path, best=best, labels=labels, scores=scores)
@@ -71,9 +79,9 @@ def make_prediction(
 class Predictions:
     """Writes one prediction after the other into an open file.
 
-    CSV has a row for each: `path`, `error`, for multi-label models `labels` (by `;`), `class_1`, `score_1` and so on,
-    and with `all_scores` a column `score:NAME` for each class. A JSON line has the same as `path`, `error`, `labels`,
-    `best` and `scores`.
+    CSV has a row for each: `path`, `error`, for multi-label models `labels` (a JSON list, as names may hold any sign),
+    `class_1`, `score_1` and so on, and with `all_scores` a column `score:NAME` for each class. A JSON line has the same
+    as `path`, `error`, `labels`, `best` and `scores`.
 
     Args:
         file: Open for text.
@@ -107,7 +115,9 @@ class Predictions:
             self._file.write(json.dumps(self._object(prediction), ensure_ascii=False) + "\n")
 
     def _cells(self, prediction: Prediction) -> list[str]:
-        labels = [";".join(prediction.labels or ())] if self._is_multi else []
+        labels = []
+        if self._is_multi:
+            labels = ["" if prediction.labels is None else json.dumps(prediction.labels, ensure_ascii=False)]
         best = [cell for name, score in prediction.best for cell in (name, _shown(score))]
         best += [""] * (2 * self._top_k - len(best))
         scores = [""] * len(self._names) if prediction.scores is None else list(map(_shown, prediction.scores))

@@ -25,7 +25,8 @@ def probabilities(logits: np.ndarray, task: str) -> np.ndarray:
     """Returns softmax (`single`) or sigmoid (`multi`) of logits [n, C], without overflow."""
     logits = logits.astype(np.float64)
     if task == "multi":
-        return 0.5 * (1 + np.tanh(0.5 * logits))
+        powers = np.exp(-np.abs(logits))
+        return np.where(logits < 0, powers, 1.0) / (1 + powers)
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -45,9 +46,13 @@ class SavedModelScorer:
         """Returns the scores of finished images, float32 [n, size, size, 3]: float32 [n, C]."""
         return self.model.signatures[IMAGES](images=tf.convert_to_tensor(images))["scores"].numpy()
 
+    def logits(self, images: tf.Tensor | np.ndarray) -> np.ndarray:
+        """Returns the logits of finished images, float32 [n, size, size, 3]: float32 [n, C]."""
+        return self.model.signatures[IMAGES](images=tf.convert_to_tensor(images))["logits"].numpy()
+
     def of_bytes(self, contents: Sequence[bytes]) -> np.ndarray:
         """Returns the scores of files by their bytes, float32 [n, C]."""
-        return self.model.signatures[IMAGE_BYTES](image_bytes=tf.constant(list(contents)))["scores"].numpy()
+        return self.model.signatures[IMAGE_BYTES](image_bytes=tf.constant(list(contents), tf.string))["scores"].numpy()
 
 
 class FrozenScorer:
@@ -57,17 +62,32 @@ class FrozenScorer:
         path: The file.
         input: The name of the input's tensor, e.g. `input:0`.
         scores: The name of the scores' tensor.
+        logits: The name of the logits' tensor; None if they are not asked for.
     """
 
-    def __init__(self, path: Path, *, input: str, scores: str) -> None:  # noqa: A002  # As it is called in the graph.
+    def __init__(
+        self,
+        path: Path,
+        *,
+        input: str,  # noqa: A002  # As it is called in the graph.
+        scores: str,
+        logits: str | None = None,
+    ) -> None:
         definition = tf.compat.v1.GraphDef()
         definition.ParseFromString(path.read_bytes())
         wrapped = tf.compat.v1.wrap_function(lambda: tf.compat.v1.import_graph_def(definition, name=""), [])
-        self._run = wrapped.prune(wrapped.graph.get_tensor_by_name(input), wrapped.graph.get_tensor_by_name(scores))
+        source = wrapped.graph.get_tensor_by_name(input)
+        self._run = wrapped.prune(source, wrapped.graph.get_tensor_by_name(scores))
+        self._run_logits = None if logits is None else wrapped.prune(source, wrapped.graph.get_tensor_by_name(logits))
 
     def of_images(self, images: tf.Tensor | np.ndarray) -> np.ndarray:
         """Returns the scores of finished images, float32 [n, size, size, 3]: float32 [n, C]."""
         return self._run(tf.convert_to_tensor(images)).numpy()
+
+    def logits(self, images: tf.Tensor | np.ndarray) -> np.ndarray:
+        """Returns the logits of finished images, float32 [n, size, size, 3]: float32 [n, C]."""
+        assert self._run_logits is not None
+        return self._run_logits(tf.convert_to_tensor(images)).numpy()
 
 
 class TfliteScorer:
@@ -99,9 +119,8 @@ def load_scorer(folder: Path, manifest: Mapping[str, Any] | Manifest, *, key: st
         if described.frozen_graph is not None:
             graph = described.frozen_graph
             (source,) = graph["inputs"].values()
-            return FrozenScorer(
-                folder / FROZEN_GRAPH, input=source["tensor"], scores=graph["outputs"]["scores"]["tensor"]
-            )
+            scores, logits = (graph["outputs"][name]["tensor"] for name in ("scores", "logits"))
+            return FrozenScorer(folder / FROZEN_GRAPH, input=source["tensor"], scores=scores, logits=logits)
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from slimexp.export.manifest import FROZEN_GRAPH, SAVED_MODEL, TFLITE, Manifest
 from slimexp.export.module import IMAGE_BYTES, IMAGES
+from slimexp.export.shown import shown_python
 
 __all__ = ["summary"]
 
@@ -41,16 +44,21 @@ def summary(folder: Path, manifest: Manifest) -> list[str]:
     lines += [f"Note:        {note}" for note in manifest.notes]
     lines.append("Use it:")
     if manifest.saved_model is not None or manifest.frozen_graph is not None:
-        lines.append(f"  python -m slimexp job=predict predict.model={folder} predict.input=photo.jpg")
+        # Quoted for Hydra as well, where the folder's name needs that.
+        model = str(folder)
+        if not re.fullmatch(r"[\w./:-]+", model, re.ASCII):
+            model = '"' + model.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        model = shlex.quote(f"predict.model={model}")
+        lines.append(f"  {shown_python()} -m slimexp job=predict {model} predict.input=photo.jpg")
     if IMAGE_BYTES in (manifest.saved_model or {}):
         photo = "tf.constant([open('photo.jpg', 'rb').read()])"
         lines += [
-            f"  model = tf.saved_model.load('{folder / SAVED_MODEL}')",
+            f"  model = tf.saved_model.load({str(folder / SAVED_MODEL)!r})",
             f"  model.signatures['{IMAGE_BYTES}']({IMAGE_BYTES}={photo})['scores']",
         ]
     elif manifest.saved_model is None and manifest.frozen_graph is None:
         lines.append(
-            f"  tf.lite.Interpreter('{folder / TFLITE}').get_signature_runner('{IMAGES}')({IMAGES}=...)['scores']"
+            f"  tf.lite.Interpreter({str(folder / TFLITE)!r}).get_signature_runner('{IMAGES}')({IMAGES}=...)['scores']"
         )
     return lines
 

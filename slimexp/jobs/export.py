@@ -21,7 +21,7 @@ from slimexp.errors import UserError
 from slimexp.export.check import TOLERANCE, Sample, compare
 from slimexp.export.freezing import freeze
 from slimexp.export.graphs import InferenceGraph, inference_graph
-from slimexp.export.install import install, make_folder, present, workplace
+from slimexp.export.install import discard, install, locked, make_folder, present, restore, workplace
 from slimexp.export.log_model import log_model
 from slimexp.export.manifest import EXTRA, FROZEN_GRAPH, LABELS, MANIFEST, SAVED_MODEL, TFLITE, Manifest
 from slimexp.export.module import IMAGE_BYTES, IMAGES, ExportedModel, why_no_bytes
@@ -77,12 +77,7 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
         )
     _check_tracking(config)
     folder = Path(config.export.dir or config.run_dir)
-    there = present(folder)
-    if there and not config.export.overwrite:
-        raise UserError(
-            f"export.dir={folder}: there is an export already ({', '.join(there)}). Choose another folder, or let it "
-            "be replaced with export.overwrite=true."
-        )
+    _refuse_earlier(config, folder)
     # On the CPU also where there is a GPU: its sums may be rounded to ten bits, which is no fault of an export.
     with tf.device("/CPU:0"):
         trained = load_trained(
@@ -92,15 +87,18 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
         sample = take_sample(config, trained, signals)
         signals.check()
         make_folder(folder)
-        is_own = folder == Path(config.run_dir)  # Which is locked already.
-        with contextlib.nullcontext() if is_own else exclusive(folder):
+        is_own = os.path.samefile(folder, config.run_dir)  # Which is locked already.
+        if is_own:
+            restore(folder)
+        with contextlib.nullcontext() if is_own else locked(folder):
+            _refuse_earlier(config, folder)  # Another process may have made one meanwhile.
             place = workplace(folder)
             try:
                 manifest = _build(config, trained, sample, place, signals)
                 signals.check()
                 install(place, folder)
             finally:
-                shutil.rmtree(place, ignore_errors=True)
+                discard(place, folder)
     for name in (MANIFEST, LABELS):
         tracker.log_artifact(folder / name)
     lines = summary(folder, manifest)
@@ -113,6 +111,16 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
     signals.hold()
     print("\n".join(lines), flush=True)
     return folder
+
+
+def _refuse_earlier(config: Config, folder: Path) -> None:
+    """Refuses to replace an export that nobody has said may go."""
+    there = present(folder)
+    if there and not config.export.overwrite:
+        raise UserError(
+            f"export.dir={folder}: there is an export already ({', '.join(there)}). Choose another folder, or let it "
+            "be replaced with export.overwrite=true."
+        )
 
 
 def _check_tracking(config: Config) -> None:

@@ -52,14 +52,14 @@ class _Model:
     """What predicts.
 
     Attributes:
-        score: From a batch of the pipeline to scores, float [B, C].
+        logits: From a batch of the pipeline to logits, float [B, C].
         classes: The C names.
         task: `single` or `multi`.
         preprocessing: That of evaluation.
         settings: Of the pipeline.
     """
 
-    score: Callable[[Mapping[str, tf.Tensor]], np.ndarray]
+    logits: Callable[[Mapping[str, tf.Tensor]], np.ndarray]
     classes: Sequence[str]
     task: str
     preprocessing: PreprocessingLike
@@ -110,14 +110,21 @@ def predict(config: Config, signals: StopSignals) -> tuple[int, int]:
             writer = Predictions(
                 file, kind, class_names=model.classes, task=model.task, top_k=top_k, all_scores=chosen.all_scores
             )
-            for path, scores, error in _scored(config, model, paths, signals):
-                if scores is None:
+            for path, logits, error in _looked_at(config, model, paths, signals):
+                if logits is None:
                     prediction = Prediction(path, error=error)
                     num_bad += 1
                     bad += [prediction] if len(bad) < _SHOWN else []
                 else:
+                    # Of the logits by any model in the same way, so that rounding makes no difference.
                     prediction = make_prediction(
-                        path, scores, model.classes, task=model.task, top_k=top_k, threshold=chosen.threshold
+                        path,
+                        probabilities(logits[np.newaxis], model.task)[0],
+                        model.classes,
+                        logits=logits,
+                        task=model.task,
+                        top_k=top_k,
+                        threshold=chosen.threshold,
                     )
                     num_good += 1
                 shown += [prediction] if len(shown) <= _SHOWN else []
@@ -134,10 +141,10 @@ def predict(config: Config, signals: StopSignals) -> tuple[int, int]:
     return num_good, num_bad
 
 
-def _scored(
+def _looked_at(
     config: Config, model: _Model, paths: Sequence[bytes], signals: StopSignals
 ) -> Iterator[tuple[str, np.ndarray | None, str | None]]:
-    """Yields path, scores and error of each file, in order; either of the last two is None."""
+    """Yields path, logits and error of each file, in order; either of the last two is None."""
     split = as_split(paths, "predict.input")
     reader = FileReader()
     bad_files = BadFiles(split, reader)
@@ -156,12 +163,12 @@ def _scored(
     with feed:
         try:
             for batch in feed:
-                scores = model.score(batch)
+                logits = model.logits(batch)
                 signals.check()
                 # The last batch is filled up with copies.
-                for row in range(min(len(scores), len(paths) - done)):
+                for row in range(min(len(logits), len(paths) - done)):
                     error = bad_files.reason(done)
-                    yield split.path(done), None if error else scores[row], error
+                    yield split.path(done), None if error else logits[row], error
                     done += 1
                 if time.monotonic() > said + _REPORT_SECS:
                     said = time.monotonic()
@@ -175,11 +182,10 @@ def _of_checkpoint(config: Config, path: str) -> _Model:
     strategy = make_strategy()
     trained = load_trained(config, path, key=_KEY, strategy=strategy)
     inference = Inference(trained.classifier, strategy)
-    task = trained.data.task
     return _Model(
-        score=lambda batch: probabilities(inference.step(batch)["logits"], task),
+        logits=lambda batch: inference.step(batch)["logits"],
         classes=trained.data.class_names,
-        task=task,
+        task=trained.data.task,
         preprocessing=trained.preprocessing,
         settings=_settings(config),
     )
@@ -210,7 +216,7 @@ def _of_export(config: Config, folder: Path) -> _Model:
         preprocessing = _Carried(model, size_px) if decoding["scaled_decode"] else _CarriedWhole(model, size_px)
     _log.info("Using the export of %s.", manifest.checkpoint["path"])
     return _Model(
-        score=lambda batch: scorer.of_images(batch["image"]),
+        logits=lambda batch: scorer.logits(batch["image"]),
         classes=manifest.classes,
         task=manifest.task,
         preprocessing=preprocessing,

@@ -196,6 +196,7 @@ def _decode_whole(exif: bool) -> Any:
             contents, lambda height, width: tf.stack([0, 0, height, width]), exif=exif, size_px=1
         ),
         input_signature=[tf.TensorSpec([], tf.string)],
+        autograph=False,  # Looking for Python's `if` takes seconds, and there is none on tensors.
     )
 
 

@@ -129,7 +129,7 @@ def mask_override(word: str) -> str:
 def mask_diff(diff: str) -> str:
     """Replaces what is secret in the output of `git diff`.
 
-    In the source of a program only quoted values count, since `token = next(tokens)` is none; in every other file all.
+    In the source of a program only what is quoted counts, as `token = next(tokens)` is none; in every other file all.
     """
     parts = re.split(r"(?m)^(?=diff --git )", diff)
     return "".join(_mask_file_diff(part) for part in parts)
@@ -212,11 +212,11 @@ def _value_end(text: str, start: int, line_end: int, kind: _Kind, outer: str, in
         return _quoted_end(text, quoted, line_end, outer)
     if text[start : start + 1] in tuple("[{("):
         end = _bracket_end(text, start, line_end)
-        is_data = kind is not _Kind.PROGRAM or any(quote in text[start:end] for quote in "'\"")
+        is_data = kind is not _Kind.PROGRAM or outer != "" or any(quote in text[start:end] for quote in "'\"")
         return (end if is_data else start), ""
-    if kind is _Kind.PROGRAM:
+    if kind is _Kind.PROGRAM and not outer:
         return start, ""
-    if in_braces or kind is _Kind.MESSAGE:
+    if in_braces or kind is not _Kind.SETTINGS:
         bare = (_ITEM if in_braces else _WORD).match(text, start)
         if not bare:
             return start, ""

@@ -32,7 +32,8 @@ _ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _PARTS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _ARCHIVES = (".gz", ".tgz", ".tar", ".zip", ".bz2", ".xz")
 _OTHERS = (".h5", ".hdf5", ".keras", ".pb", ".pt", ".pth", ".npz", ".npy", ".safetensors", ".onnx", ".tflite")
-# What TF-Slim published for the networks that are here, trained on ImageNet: NAME.ckpt is in NAME_DATE.tar.gz; by file the date.
+# What TF-Slim published for the networks that are here, trained on ImageNet, by file the date of its archive:
+# vgg_16.ckpt is in vgg_16_2016_08_28.tar.gz.
 _PAGE = "http://download.tensorflow.org/models/"
 _PUBLISHED = {
     **dict.fromkeys(("inception_v1.ckpt", "inception_v2.ckpt", "inception_v3.ckpt"), "2016_08_28"),

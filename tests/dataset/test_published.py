@@ -65,7 +65,7 @@ def test_without_shards_it_says_where_they_come_from(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no file matches .*/train-\*-of-\*\. Nothing is downloaded: .*image-net\.org"):
         load_imagenet(root=str(tmp_path))
     for load, page in ((load_flowers, r"flower_photos\.tgz"), (load_imagenet, r"https://image-net\.org/download")):
-        message = rf"there is no such folder; .* Nothing is downloaded: .*{page}\. Put the shards into {tmp_path}/no\.$"
+        message = rf"there is no such folder; .* Nothing is downloaded: .*{page}\. Put them into {tmp_path}/no\.$"
         with pytest.raises(UserError, match=message):
             load(root=str(tmp_path / "no"))
 

@@ -69,8 +69,10 @@ def test_devices_are_left_open_or_kept():
 
 def test_what_does_not_go_together_is_named():
     definition = toy(True)
-    with pytest.raises(UserError, match=r"has no node net/ouch\. The nearest is net/out\."):
+    with pytest.raises(UserError, match=r"has no node net/ouch\. The nearest is net/out\. Its outputs seem to"):
         frozen(definition, ["net/ouch"])
+    with pytest.raises(UserError, match=r"has no node Final/Softmax\. Its outputs seem to be net/out\.$"):
+        frozen(definition, ["Final/Softmax"])
     with pytest.raises(UserError, match=r"model.ckpt-7 lacks 1 of the 2 variables .*: net/b\. The nearest is net/w"):
         frozen(definition, values={"net/w": VALUES["net/w"]})
     with pytest.raises(UserError, match=r"net/b: is float32 \(3,\) in the graph and float32 \[4\] in model.ckpt-7"):

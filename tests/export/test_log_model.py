@@ -57,18 +57,52 @@ def with_bytes(tmp_path_factory):
     return folder, *exported(folder, "single", PlainPreprocessing(8))
 
 
-def test_a_registered_model_answers_to_the_bytes_of_files(store, with_bytes):
+@pytest.fixture(scope="module")
+def served(store, with_bytes):
+    """The registered model as MLflow's servers load it."""
     address, run_id = store
-    folder, model, manifest = with_bytes
+    folder, _, manifest = with_bytes
     said = log_model(folder, manifest, tracking_uri=address, run_id=run_id, registered_name="photos")
     assert said.startswith("models:/photos/1 (models:/m-")
-    answer = loaded("models:/photos/1", address).predict(pandas.DataFrame({"image": FILES}))
+    client = mlflow.MlflowClient(address)
+    experiment = client.get_experiment(client.get_run(run_id).info.experiment_id)
+    (logged,) = client.search_logged_models([experiment.experiment_id])
+    assert logged.source_run_id == run_id
+    assert logged.artifact_location.startswith(experiment.artifact_location)  # And not within the current folder.
+    return loaded("models:/photos/1", address)
+
+
+def test_a_registered_model_answers_to_the_bytes_of_files(served, with_bytes):
+    _, model, manifest = with_bytes
+    answer = served.predict(pandas.DataFrame({"image": FILES}))
     scores = model.image_bytes(FILES)["scores"].numpy()
     np.testing.assert_allclose(np.array(answer["scores"].tolist()), scores, atol=1e-6)
     assert answer["class"].tolist() == [manifest.classes[place] for place in scores.argmax(axis=1)]
     np.testing.assert_allclose(answer["score"], scores.max(axis=1), atol=1e-6)
     with pytest.raises(mlflow.exceptions.MlflowException, match=r"missing.*image"):
-        loaded("models:/photos/1", address).predict(pandas.DataFrame({"picture": FILES}))
+        served.predict(pandas.DataFrame({"picture": FILES}))
+    # Base64 as it stands in JSON, whose reader in MLflow decodes it only where it knows the signature.
+    python = served.unwrap_python_model()
+    table = pandas.DataFrame({"image": [base64.encodebytes(FILES[0]).decode(), bytearray(FILES[1])]})
+    np.testing.assert_allclose(np.array(python.predict(None, table)["scores"].tolist()), scores, atol=1e-6)
+    assert python.predict(None, table[:0]).columns.tolist() == ["class", "score", "scores"]
+
+
+@pytest.mark.parametrize(
+    ("images", "reason"),
+    [
+        ([FILES[0], b"no picture", FILES[1], b""], "Column image, row 1, 10 bytes: .*are no JPEG.*; row 3, 0 bytes: "),
+        ([FILES[0], FILES[1][:300]], "Column image, row 1, 300 bytes: Invalid PNG data, size 300"),
+        ([FILES[0], "photo.jpg"], "row 1: the text 'photo.jpg' is no base64; the bytes of an image file are wanted"),
+        ([None], "row 0: is of the type NoneType; the bytes of an image file are wanted, or their base64 as text"),
+    ],
+    ids=["no pictures", "half a picture", "a path", "nothing"],
+)
+def test_a_row_that_cannot_be_scored_is_named_with_the_reason(served, images, reason):
+    with pytest.raises(mlflow.exceptions.MlflowException, match=reason) as caught:
+        served.unwrap_python_model().predict(None, pandas.DataFrame({"image": images}))
+    assert caught.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -10,7 +10,9 @@ from slimexp.export.module import IMAGE_BYTES, IMAGES, ExportedModel, why_no_byt
 from slimexp.export.scoring import SavedModelScorer, probabilities
 from slimexp.pipeline.preprocessing import LenetPreprocessing, PlainPreprocessing, Preprocessing
 from slimexp.pipeline.steps import Step, SteppedPreprocessing
+from slimexp.training.classifier import Classifier
 from tests.export.pictures import encoded, smooth
+from tests.export.small_net import small_net
 
 
 class OwnPreprocessing(Preprocessing):
@@ -97,3 +99,19 @@ def test_probabilities_neither_overflow_nor_sum_to_more_than_one():
     logits = np.array([[1000.0, 0.0], [-1000.0, -999.0]], np.float32)
     np.testing.assert_allclose(probabilities(logits, "single"), [[1, 0], [1 / (1 + np.e), np.e / (1 + np.e)]])
     np.testing.assert_allclose(probabilities(logits, "multi"), [[1, 0.5], [0, 0]])
+    np.testing.assert_allclose(probabilities(np.array([[-40.0, 40.0]]), "multi"), [[np.exp(-40), 1]])
+
+
+def test_of_no_pictures_there_are_no_scores():
+    classifier = Classifier(small_net, num_classes=2, image_size=8)
+    classifier.build()
+    model = ExportedModel(
+        lambda images: classifier(images, is_training=False)[0],
+        variables=list(classifier.store.variables.values()),
+        class_names=["a", "b"],
+        task="single",
+        image_size=8,
+        preprocessing=PlainPreprocessing(8),
+    )
+    for answer in (model.image_bytes(tf.constant([], tf.string)), model.images(tf.zeros([0, 8, 8, 3]))):
+        assert answer["scores"].shape == answer["logits"].shape == (0, 2)

@@ -14,12 +14,17 @@ from slimexp.export.predictions import Prediction, Predictions, make_prediction,
 
 NAMES = ["beach", "a;b", 'night "1"']
 SCORES = np.array([0.25, 0.5, 0.1234567])
+LOGITS = np.log(SCORES)
+
+
+def named(scores, logits, **options):
+    return make_prediction("/x/1.jpg", scores, NAMES, logits=logits, threshold=0.25, **options)
 
 
 def written(kind, task="single", all_scores=False, top_k=2):
     file = io.StringIO()
     writer = Predictions(file, kind, class_names=NAMES, task=task, top_k=top_k, all_scores=all_scores)
-    writer.write(make_prediction("/x/1.jpg", SCORES, NAMES, task=task, top_k=top_k, threshold=0.25))
+    writer.write(named(SCORES, LOGITS, task=task, top_k=top_k))
     writer.write(Prediction("/x/é 2.jpg", error="the file is empty (0 bytes)"))
     return file.getvalue()
 
@@ -31,10 +36,26 @@ def test_csv_names_the_best_classes():
         "/x/é 2.jpg,the file is empty (0 bytes),,,,\n"
     )
     rows = list(csv.DictReader(io.StringIO(written("csv", "multi", all_scores=True, top_k=9))))
-    assert rows[0]["labels"] == "a;b;beach"
+    assert json.loads(rows[0]["labels"]) == ["a;b", "beach"]
     assert rows[0]["class_3"] == 'night "1"'
     assert [rows[0][f"score:{name}"] for name in NAMES] == ["0.25", "0.5", "0.123457"]
     assert set(rows[1].values()) == {"/x/é 2.jpg", "the file is empty (0 bytes)", ""}
+
+
+def test_classes_whose_scores_are_nothing_have_an_order_too():
+    logits = np.array([-900.0, 100.0, -800.0])
+    assert [name for name, _ in named(np.array([0, 1, 0]), logits, task="single", top_k=3).best] == [
+        "a;b",
+        'night "1"',
+        "beach",
+    ]
+
+
+def test_no_label_is_an_empty_list():
+    file = io.StringIO()
+    writer = Predictions(file, "csv", class_names=NAMES, task="multi", top_k=1, all_scores=False)
+    writer.write(named(SCORES / 9, LOGITS, task="multi", top_k=1))
+    assert file.getvalue().splitlines()[1].split(",")[2] == "[]"
 
 
 def test_json_lines_say_the_same():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import shutil
@@ -15,7 +16,7 @@ import tensorflow as tf
 from slimexp.errors import UserError
 from slimexp.export import check
 from slimexp.export.manifest import Manifest
-from slimexp.export.scoring import FrozenScorer, SavedModelScorer, TfliteScorer
+from slimexp.export.scoring import FrozenScorer, SavedModelScorer, TfliteScorer, load_scorer, probabilities
 from slimexp.jobs import export
 from tests.jobs.trained import Trained, assert_same, rows, scores
 
@@ -63,6 +64,7 @@ def test_a_checkpoint_and_every_part_of_its_export_agree(trained):
     contents = [path.read_bytes() for path in trained.paths[:-1]]
     scorer = SavedModelScorer(trained.run / "export" / "saved_model")
     assert_same(decodable, table(trained, scorer.of_bytes(contents)))
+    assert scorer.of_bytes([]).shape == (0, len(Manifest.read(trained.run / "export").classes))
     assert_same(decodable, table(trained, [scorer.of_bytes([content])[0] for content in contents]))
 
 
@@ -83,6 +85,12 @@ def test_frozen_graph_and_tflite_take_ready_images(trained):
     assert graph["outputs"]["scores"]["tensor"] == name
     frozen = FrozenScorer(folder / "frozen_graph.pb", input="input:0", scores=name)
     np.testing.assert_allclose(frozen.of_images(images), wanted, atol=1e-5)
+    assert frozen.of_images(images[:0]).shape == wanted[:0].shape
+    # What predictions are made of, by either part.
+    both = [load_scorer(folder, dataclasses.replace(manifest, **part)) for part in ({}, {"saved_model": None})]
+    logits = [scorer.logits(images) for scorer in both]
+    np.testing.assert_allclose(*logits, atol=1e-4)
+    np.testing.assert_allclose(probabilities(logits[1], trained.task), wanted, atol=1e-5)
     if manifest.tflite is not None:
         np.testing.assert_allclose(TfliteScorer(folder / "model.tflite").of_images(images), wanted, atol=1e-5)
 

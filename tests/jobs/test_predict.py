@@ -30,7 +30,9 @@ def test_bad_files_become_rows_and_the_order_is_kept(trained, tmp_path, capsys):
     assert [row["error"][:13] for row in found] == ["", "there is no s", "", "the JPEG is c", ""]
     assert found[0] == found[4]
     best = [[row[f"class_{k}"] for k in range(1, 5) if float(row[f"score_{k}"] or 0) >= 0.9] for row in found]
-    assert [row["labels"] for row in found] == [";".join(names) for names in best]
+    assert [row["labels"] and json.loads(row["labels"]) for row in found] == [
+        "" if row["error"] else names for row, names in zip(found, best, strict=True)
+    ]
     said = capsys.readouterr().out
     assert "Predicted 3 of 5 files; 2 could not be read, see the column `error`" in said
     assert "none.jpg  (cannot be read)" in said
@@ -40,7 +42,7 @@ def test_bad_files_become_rows_and_the_order_is_kept(trained, tmp_path, capsys):
     assert set(every[0]) == {"path", "error", "labels", "class_1", "score_1"} | {
         f"score:{name}" for name in ("sun", "rain", "fog", "snow")
     }
-    assert every[0]["labels"].split(";")[0] == every[0]["class_1"]
+    assert json.loads(every[0]["labels"])[0] == every[0]["class_1"]
 
 
 def test_one_photo_is_answered_on_the_screen(trained, capsys):

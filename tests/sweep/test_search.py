@@ -323,6 +323,10 @@ def test_a_metric_that_no_job_has_ends_the_search_at_once(quick, search):
     [
         (["learning_rate.initial=interval(-1, 1)"], r"initial=interval\(-1, 1\): learning_rate\.initial=-1\.0: must"),
         (["pipeline.threads=interval(1, 8)"], r"Whole numbers are searched with int\(interval\(1, 8\)\) or range"),
+        (
+            ["pipeline.threads=interval(1, 8)"],
+            r"^(?:(?!are searched with).)*are searched with(?:(?!are searched with).)*$",
+        ),
         (["optimizer=adam,adm", "optimizer.epsilon=interval(0.1, 1)"], r"optimizer=adam,adm: .*the nearest is adam"),
         (["seed=3"], "there is nothing to search"),
         ([RATE, "sweep.search.trials=0"], r"sweep\.search\.trials=0: must be 1 or more"),

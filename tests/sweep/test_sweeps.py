@@ -8,6 +8,7 @@ import sqlite3
 
 import pytest
 
+from slimexp.jobs.lock import exclusive
 from tests.sweep.launching import launch, launch_and_signal, starts, sweep_dirs, wait_for
 
 
@@ -158,6 +159,12 @@ def test_two_commands_in_one_folder_are_kept_apart(tmp_path):
     # A metric that no job has is said, and makes no failure of jobs that have finished.
     assert "sweep.metric=eval/nope: no job of the sweep has it; the nearest is eval/top1." in second.stderr
     assert second.returncode == 0
+    with exclusive(second.dir):
+        busy = launch(tmp_path, place, "seed=1", "trainer.max_steps=8")
+    assert busy.returncode == 1
+    assert busy.stderr.splitlines()[0].endswith(
+        "b: this sweep is running now. Wait for it, or begin another of the same command: sweep.resume=never."
+    )
     again = launch(tmp_path, place, "seed=1", "trainer.max_steps=8")
     assert "All 1 jobs of this sweep have finished" in again.stderr
     assert again.returncode == 0

@@ -171,7 +171,7 @@ def test_quotes_within_quotes_and_values_of_several_lines() -> None:
 def test_a_diff_of_lists_and_annotations() -> None:
     diff = (
         "diff --git a/x.py b/x.py\n+++ b/x.py\n@@ -1 +1 @@\n+token: str = 'tokaa'\n+secrets = ['tokbb', 'tokcc']\n"
-        "+token = parts[0]\n"
+        "+token = parts[0]\n+run('x.token=tokhh', \"api_token: tokii\")\n"
         "diff --git a/c.yaml b/c.yaml\n+++ b/c.yaml\n@@ -1 +1 @@\n+token: [tokdd, tokee]\n"
         " secret:\n+- tokff\n-- tokgg\n+last: 1\n"
     )

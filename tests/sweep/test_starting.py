@@ -1,0 +1,46 @@
+"""What a job says of a disk that is full or may not be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from slimexp.hydra_errors import explain
+from slimexp.jobs.starting import disk_trouble
+
+
+def failure(code: int, path: str | None = None) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM])
+def test_what_the_user_can_mend_is_told_with_path_and_way_out(code):
+    told = disk_trouble(failure(code, "/data/a.txt"), Path("/run"))
+    assert told is not None
+    assert told.startswith(f"/data/a.txt: cannot be written or read ({os.strerror(code)}). Make room or set its")
+    assert told.endswith("choose another place for the results with output_root=PATH.")
+
+
+def test_without_a_path_it_is_the_runs_folder():
+    told = disk_trouble(failure(errno.ENOSPC), Path("/run"))
+    assert told is not None
+    assert told.startswith("/run: cannot be written or read (No space left on device).")
+
+
+def test_other_libraries_errors_and_causes_count():
+    assert disk_trouble(RuntimeError("ckpt-8; No space left on device [Op:SaveV2]"), Path("/run"))
+    outer = RuntimeError("no checkpoint")
+    outer.__cause__ = failure(errno.EROFS, "/run/a")
+    assert "/run/a: cannot be written or read (Read-only file system)" in str(disk_trouble(outer, Path("/run")))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault"), failure(errno.ENOENT, "x"), failure(errno.EEXIST)])
+def test_all_else_is_no_trouble_of_the_disk(error):
+    assert disk_trouble(error, Path("/run")) is None
+
+
+def test_hydra_s_own_notes_meet_it_as_well():
+    assert explain(failure(errno.ENOSPC, "/run/.hydra/config.yaml")).startswith("/run/.hydra/config.yaml: cannot be")
