@@ -118,7 +118,10 @@ class ExportedModel(tf.Module):
             (extra / name).write_text(text, encoding="utf-8")
 
     def _of_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = self._forward(images)
+        # Of no images some kernels make tensors of a wrong shape: the network gets one then, which is taken away again.
+        count = tf.shape(images)[0]
+        more = tf.zeros(tf.stack([1 - tf.minimum(count, 1), self._image_size, self._image_size, 3]))
+        logits = self._forward(tf.concat([images, more], axis=0))[:count]
         return {"scores": self._activation(logits), "logits": logits, "classes": tf.constant(self._names)}
 
 

@@ -30,6 +30,7 @@ from slimexp.export.summary import summary
 from slimexp.jobs.export_sample import take_sample
 from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import earlier_run, recorded, refuse_other_job
+from slimexp.jobs.starting import tensorflow_notes_to
 from slimexp.jobs.targets import arguments
 from slimexp.jobs.trained import Trained, load_trained, pipeline_settings, source_tags
 from slimexp.pipeline.preprocessing.base import WindowPreprocessing
@@ -83,6 +84,8 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
         trained = load_trained(
             config, config.export.checkpoint, key=_KEY, strategy=tf.distribute.OneDeviceStrategy("/cpu:0")
         )
+        with tensorflow_notes_to(Path(config.run_dir) / "slimexp.log"):
+            tf.transpose(tf.zeros([1, 1], tf.uint8))  # The first one of pixels makes TensorFlow speak of the processor.
         tracker.set_tags(source_tags(trained))
         sample = take_sample(config, trained, signals)
         signals.check()
