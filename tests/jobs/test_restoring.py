@@ -74,6 +74,7 @@ def test_fine_tuning_a_run_of_ours_leaves_its_body_as_it_was(job, photos, caplog
     assert (Path(run.info.artifact_uri) / "restore.csv").is_file()
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_does_not_restore_again_and_refuses_another_checkpoint(job, caplog):
     checkpoint = lenet_checkpoint(job.folder / "old.ckpt")
     other = lenet_checkpoint(job.folder / "other.ckpt")
@@ -115,6 +116,7 @@ def test_the_override_that_an_error_names_mends_it(job):
     job.train(*asked)
 
 
+@pytest.mark.slow
 def test_both_maps_of_the_seed(job, caplog):
     caplog.set_level("INFO")
     prefixed = lenet_checkpoint(job.folder / "a.ckpt", lambda name: f"vgg16/{name}", classes=10)

@@ -455,6 +455,7 @@ def test_own_network_and_preprocessing_by_their_names(job, caplog):
     assert "preprocessing=own: lenet was designed for preprocessing=lenet" in caplog.text
 
 
+@pytest.mark.slow
 def test_two_clones_share_the_batch_and_make_the_run_of_one(job, caplog):
     """The net has neither batch norm nor dropout, which would see half a batch each."""
     caplog.set_level("INFO")
@@ -522,6 +523,7 @@ def test_a_signal_before_the_first_step_ends_the_run_as_killed(job, monkeypatch)
     assert job.runs()[0].info.status == "KILLED"
 
 
+@pytest.mark.slow
 def test_metrics_do_not_depend_on_the_thread_counts(job, tmp_path):
     job.train(*SMALL, "pipeline.threads=1", "pipeline.readers=1", f"run_dir={tmp_path}/one", "tracking=none")
     job.train(*SMALL, "pipeline.threads=8", "pipeline.readers=8", f"run_dir={tmp_path}/eight", "tracking=none")

@@ -72,6 +72,7 @@ def slow(image: np.ndarray) -> np.ndarray:
     return image
 
 
+@pytest.mark.slow
 def test_the_evaluation_at_the_end_does_not_count_for_the_verdict(job, capsys):
     steps = "preprocessing.steps=[{numpy: tests.jobs.test_train_pipeline.slow, when: training}]"
     job.train(*TINY, "trainer.max_steps=20", steps, "pipeline.threads=1")

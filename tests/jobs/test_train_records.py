@@ -32,6 +32,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_on_records_goes_on_to_the_bytes_of_an_uninterrupted_one(job, records, tmp_path, capsys):
     # Stopped in the first, the second and the third epoch.
     job.train(*records, "trainer.max_steps=16", f"run_dir={tmp_path}/whole", "pipeline.queues.read.min_after_dequeue=5")

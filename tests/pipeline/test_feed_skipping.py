@@ -127,6 +127,7 @@ def test_a_missing_file_stops_it_all_the_same(damaged: Callable) -> None:
     assert len(skipped) == 0
 
 
+@pytest.mark.slow
 def test_too_many_stop_it(damaged: Callable) -> None:
     bad = damaged(dict.fromkeys((2, 9, 11), b"text"))
     with feed(bad, SkippedImages(bad, path=None, max_fraction=0.1), shuffle=False) as batches:

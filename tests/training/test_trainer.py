@@ -308,6 +308,7 @@ def test_another_optimizer_starts_its_slots_anew_and_says_so(caplog):
 AVERAGE = "/ExponentialMovingAverage"
 
 
+@pytest.mark.slow
 def test_averages_are_evaluated_saved_and_gone_on_with_to_the_bit():
     trainer = made(moving_average_decay=0.9)
     steps(trainer, 3)

@@ -34,6 +34,7 @@ def test_candidates(cpus: float, candidates: list[int]) -> None:
     assert thread_candidates(cpus) == candidates
 
 
+@pytest.mark.slow
 def test_threads_within_the_cores(split: Split) -> None:
     (choice,) = choose_counts(
         split,
