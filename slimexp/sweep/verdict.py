@@ -219,7 +219,8 @@ def _advise(jobs: Sequence[JobResult]) -> list[Advice]:
     for context, members in contexts.items():
         modest = _modest(members)
         assert modest.benchmark is not None
-        swept = [key for key in modest.settings if key.startswith("pipeline.")]
+        # One alone, of a sweep that broke off, was compared with nothing.
+        swept = [key for key in modest.settings if key.startswith("pipeline.") and len(members) > 1]
         found.append(Advice(context, modest, best_overrides(modest, swept), _untried(modest.benchmark, members)))
     return found
 

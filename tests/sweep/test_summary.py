@@ -73,6 +73,14 @@ def test_benchmarks(sweep: SyntheticSweep, tmp_path: Path, capsys: pytest.Captur
     assert "# Note:     not tried: pipeline.cache=shrunk.\n" in tuned
 
 
+def test_one_setting_of_a_sweep_that_broke_off_recommends_nothing(sweep: SyntheticSweep, tmp_path: Path) -> None:
+    sweep.benchmark({"pipeline.threads": "1"}, 200, 190)
+    sweep.train({"pipeline.threads": "2"}, {}, status="KILLED", reason="stopped by SIGTERM")
+    summary = found(sweep, start_dir=tmp_path)
+    assert summary.overrides == ()
+    assert not (tmp_path / "conf").exists()
+
+
 def test_again_by_hand_leaves_the_users_options_alone(
     sweep: SyntheticSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
