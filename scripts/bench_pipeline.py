@@ -167,7 +167,7 @@ def _measure_ours(corpus: Path, options: dict[str, object], args: argparse.Names
             self.scale = 1.0
             self.offset = -np.array([123.68, 116.779, 103.939], np.float32)
 
-    without = {*options.get("without", ())}  # type: ignore[misc]
+    without = {*options.get("without", ())}
     _leave_out(without)
     lines = (corpus / "list.txt").read_text().splitlines()
     paths = [str(corpus.absolute() / "images" / line.split()[0]).encode() for line in lines]
@@ -220,7 +220,7 @@ def _leave_out(without: set[str]) -> None:
                 images = images.prefetch(settings.queues()["prefetch"].capacity)
             return images.batch(settings.batch_size, drop_remainder=drop_remainder)
 
-        engines.TensorFlowEngine.batches = batches  # type: ignore[assignment,method-assign]
+        engines.TensorFlowEngine.batches = batches
     if "draws" in without:
         stream.uniform_draws = lambda seeds, count: tf.random.uniform([tf.shape(seeds)[0], count])
     if "dct" in without:
@@ -231,7 +231,7 @@ def _leave_out(without: set[str]) -> None:
 
         def decode_jpeg(contents: tf.Tensor, choose_window: object, **_: object) -> tf.Tensor:
             height, width, _ = tf.unstack(tf.image.extract_jpeg_shape(contents))
-            window = choose_window(height, width)  # type: ignore[operator]
+            window = choose_window(height, width)
             return decode._decode_and_crop(contents, window, ratio=1)
 
         engines.decode_window = decode_jpeg

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slimexp.export.flags import FlagParser, quiet_start, run_script
-from slimexp.export.shown import shown_path, shown_python
+from slimexp.shown import shown_path, shown_python
 
 
 def main(argv: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slimexp.errors import UserError
+from slimexp.shown import shown_python
 
 __all__ = ["main"]
 
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"Wrote {report.target} in {report.secs:.1f} s, {total / max(report.secs, 1e-9):.0f} images/s. To train on it:"
     )
-    print(f"  {_interpreter()} -m slimexp {_overrides(report.target, to, source)}")
+    print(f"  {shown_python()} -m slimexp {_overrides(report.target, to, source)}")
     return 0
 
 
@@ -185,16 +186,6 @@ def _assign(key: str, value: str) -> str:
     if not re.fullmatch(r"[\w./:-]+", value, re.ASCII):
         value = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return shlex.quote(f"{key}={value}")
-
-
-def _interpreter() -> str:
-    """Returns what to enter in a shell for the Python that runs now, which need not be the one that `python` means."""
-    path = sys.executable or "python"
-    if os.path.isabs(path):
-        # Without a slash a shell would look for it elsewhere.
-        relative = os.path.join(os.path.relpath(os.path.dirname(path)), os.path.basename(path))
-        path = min(relative, path, key=len)
-    return shlex.quote(path)
 
 
 def _start_tensorflow() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from slimexp.export.manifest import FROZEN_GRAPH, SAVED_MODEL, TFLITE, Manifest
 from slimexp.export.module import IMAGE_BYTES, IMAGES
-from slimexp.export.shown import shown_python
+from slimexp.shown import shown_python
 
 __all__ = ["summary"]
 

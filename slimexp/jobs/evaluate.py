@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -24,9 +23,9 @@ from slimexp.jobs.notes import warn_about_preprocessing
 from slimexp.jobs.of_run import find_run
 from slimexp.jobs.record import earlier_run, log_data, recorded, refuse_other_job
 from slimexp.jobs.restoring import restore_rules
+from slimexp.jobs.trained import checkpoint_step, run_tags
 from slimexp.tracking import Tracker
 from slimexp.training.checkpoint_file import CheckpointFile
-from slimexp.training.checkpoint_watch import step_of
 from slimexp.training.classifier import Classifier, choose_image_size
 from slimexp.training.devices import make_deterministic, make_strategy
 from slimexp.training.inference import Inference
@@ -93,7 +92,7 @@ def evaluate(config: Config, tracker: Tracker, signals: StopSignals) -> Evaluato
         )
     log_data(tracker, data)
     record = {} if source is None else earlier_run(source)
-    tracker.set_tags(_source_tags(source, record))
+    tracker.set_tags(run_tags(source))
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=False)
     config = resolve_auto(config, split, preprocessing, tracker, record, check_stop=signals.check)
@@ -125,7 +124,7 @@ def _load(config: Config, classifier: Classifier, checkpoint: CheckpointFile, tr
     kind = "the moving averages of the weights" if averages else "the weights"
     _log.info("Evaluating %s of %s.", kind, checkpoint.describe())
     tracker.set_tags({"source.checkpoint": checkpoint.prefix, "source.weights": "averages" if averages else "last"})
-    return _step(checkpoint)
+    return checkpoint_step(checkpoint) or 0
 
 
 def _follow(
@@ -157,21 +156,6 @@ def _follow(
         raise UserError(
             f"evaluation.follow=true: the run in {source or place} has ended, and {folder} has no checkpoint."
         )
-
-
-def _step(checkpoint: CheckpointFile) -> int:
-    if "global_step" in checkpoint.variables:
-        ((_, value),) = checkpoint.read(["global_step"])
-        return int(np.asarray(value))
-    return step_of(checkpoint.prefix) or 0
-
-
-def _source_tags(source: Path | None, record: Mapping[str, Any]) -> dict[str, str]:
-    """Returns what leads from the evaluation to the run that was trained."""
-    if source is None:
-        return {}
-    run_id = record.get("run_id")
-    return {"source.run_dir": str(source), **({"source.run_id": run_id} if run_id else {})}
 
 
 def _print_result(config: Config, data: Dataset, evaluator: Evaluator, tracker: Tracker) -> None:

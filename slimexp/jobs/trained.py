@@ -26,7 +26,7 @@ from slimexp.training.checkpoint_watch import step_of
 from slimexp.training.classifier import Classifier, choose_image_size
 from slimexp.training.weights import load_weights
 
-__all__ = ["Trained", "load_trained", "pipeline_settings", "source_tags"]
+__all__ = ["Trained", "checkpoint_step", "load_trained", "pipeline_settings", "run_tags", "source_tags"]
 
 _log = logging.getLogger("slimexp")
 
@@ -85,7 +85,7 @@ def load_trained(config: Config, path: str, *, key: str, strategy: tf.distribute
     kind = "the moving averages of the weights" if averages else "the weights"
     _log.info("Using %s of %s.", kind, checkpoint.describe())
     weights = "averages" if averages else "last"
-    return Trained(classifier, data, image_size, preprocessing, checkpoint, _step(checkpoint), weights)
+    return Trained(classifier, data, image_size, preprocessing, checkpoint, checkpoint_step(checkpoint), weights)
 
 
 def pipeline_settings(config: Config, *, batch_size: int | None = None) -> PipelineSettings:
@@ -100,13 +100,13 @@ def pipeline_settings(config: Config, *, batch_size: int | None = None) -> Pipel
 def source_tags(trained: Trained) -> dict[str, str]:
     """Returns the tags that lead from a job's run to the run that was trained."""
     checkpoint = trained.checkpoint.prefix
-    tags = {"source.checkpoint": checkpoint, "source.weights": trained.weights}
-    run = find_run(Path(checkpoint))
-    if run is not None:
-        tags["source.run_dir"] = str(run)
-        run_id = earlier_run(run).get("run_id")
-        tags.update({"source.run_id": run_id} if run_id else {})
-    return tags
+    return {"source.checkpoint": checkpoint, "source.weights": trained.weights, **run_tags(find_run(Path(checkpoint)))}
+
+
+def run_tags(run: Path | None) -> dict[str, str]:
+    """Returns the tags that name the run that was trained; none where a checkpoint belongs to no run."""
+    run_id = None if run is None else earlier_run(run).get("run_id")
+    return {} if run is None else {"source.run_dir": str(run), **({"source.run_id": run_id} if run_id else {})}
 
 
 def _dataset(config: Config, key: str, path: str) -> Dataset:
@@ -123,7 +123,8 @@ def _dataset(config: Config, key: str, path: str) -> Dataset:
         ) from error
 
 
-def _step(checkpoint: CheckpointFile) -> int | None:
+def checkpoint_step(checkpoint: CheckpointFile) -> int | None:
+    """Returns the step that a checkpoint was saved at: as it says itself, else by its name; None if neither does."""
     if "global_step" in checkpoint.variables:
         ((_, value),) = checkpoint.read(["global_step"])
         return int(np.asarray(value))

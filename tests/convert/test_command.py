@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slimexp.convert.command import _interpreter, main
+from slimexp.convert.command import main
 from tests.convert.test_conversion import write_images
 
 PYTHON = "'my venv/bin/python'"
@@ -53,22 +53,6 @@ def test_says_what_it_does_and_how_to_train_on_it(
     assert Path("photos/labels.txt").read_text() == "0:red\n1:green\n"
     assert main(["photos", "list3", "--to=list", HEADER]) == 0
     assert Path("list3/labels.txt").read_text() == "0:red\n1:green\n"
-
-
-@pytest.mark.parametrize(
-    ("executable", "shown"),
-    [
-        ("/usr/bin/python3", "/usr/bin/python3"),  # Shorter than the way there.
-        ("{here}/python", "./python"),
-        ("{here}/../.venv/bin/python", "../.venv/bin/python"),
-        ("", "python"),
-    ],
-)
-def test_the_command_is_for_the_interpreter_that_runs(
-    listed: Path, monkeypatch: pytest.MonkeyPatch, executable: str, shown: str
-) -> None:
-    monkeypatch.setattr(sys, "executable", executable.format(here=listed))
-    assert _interpreter() == shown
 
 
 def test_errors_name_the_options_of_the_command(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:

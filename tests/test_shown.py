@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 
-from slimexp.export.shown import shown_path, shown_python
+from slimexp.shown import shown_path, shown_python
 
 
 def test_the_interpreter_is_the_one_that_runs(tmp_path, monkeypatch):
