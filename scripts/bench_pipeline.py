@@ -46,7 +46,7 @@ _PARTS = {
     "the fixed order": "order",
     "draws that follow from the seed": "draws",
     "the accurate transform (DCT)": "dct",
-    "pictures that are no JPEG, EXIF": "formats",
+    "pictures that are no JPEG, EXIF, and decoding large photos smaller": "formats",
     "the prefetch queue": "prefetch",
 }
 
