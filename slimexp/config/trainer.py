@@ -41,12 +41,21 @@ class Direction(enum.Enum):
     minimize = "minimize"
 
 
+class Precision(enum.Enum):
+    """What type the layers compute in."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
 @dataclasses.dataclass
 class TrainerConfig:
     max_steps: int | None = MISSING
     epochs: float | None = MISSING
     strategy: StrategyKind = MISSING
     num_clones: int | None = MISSING
+    precision: Precision = MISSING
     clip_gradient_norm: float = MISSING
     gradient_multipliers: Any = MISSING  # A mapping, which Hydra would not let anybody add to without a plus.
     moving_average_decay: float | None = MISSING

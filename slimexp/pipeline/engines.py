@@ -248,8 +248,11 @@ def image_maker(preprocessing: PreprocessingLike, settings: PipelineSettings) ->
         return image
 
     # Rewriting Python's `if` takes seconds, and only a preprocessing of the user's own may need it.
-    is_ours = type(preprocessing).__module__.startswith("slimexp.pipeline.preprocessing.")
-    return tf.autograph.experimental.do_not_convert(make_image) if is_ours else make_image
+    return tf.autograph.experimental.do_not_convert(make_image) if _is_ours(preprocessing) else make_image
+
+
+def _is_ours(preprocessing: PreprocessingLike) -> bool:
+    return type(preprocessing).__module__.startswith("slimexp.pipeline.preprocessing.")
 
 
 def _check_methods(preprocessing: PreprocessingLike) -> None:
@@ -265,6 +268,8 @@ def _check_methods(preprocessing: PreprocessingLike) -> None:
 
 def _check_image(make_image: MakeImage, preprocessing: PreprocessingLike) -> None:
     """Refuses a preprocessing whose images cannot be batched for a network."""
+    if _is_ours(preprocessing):  # Then it is known, and building the graph once less takes a third of a second less.
+        return
     draws = tf.TensorSpec([max(getattr(preprocessing, "num_draws", 0), 1)], tf.float32)
     spec = tf.function(make_image).get_concrete_function(tf.TensorSpec([], tf.string), draws).outputs[0]
     shape = spec.shape
