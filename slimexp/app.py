@@ -102,7 +102,13 @@ def _hydra_main(cfg: DictConfig) -> None:
     run_dir = Path(now.runtime.output_dir)
     if now.mode is RunMode.MULTIRUN:
         one_by_one = now.launcher._target_.endswith(".BasicLauncher")
-        run_task(Path(now.sweep.dir), run_dir, is_attached=runner.active() and one_by_one)
+        side_by_side = now.launcher._target_.endswith(".JoblibLauncher") and now.launcher.get("n_jobs") != 1
+        run_task(
+            Path(now.sweep.dir),
+            run_dir,
+            is_attached=runner.active() and one_by_one,
+            num_gpus=cfg.sweep.gpus_per_job or (1 if side_by_side else None),
+        )
         return
     outcome = start(
         lambda: validate(cfg, start_dir=hydra.utils.get_original_cwd(), run_dir=run_dir),

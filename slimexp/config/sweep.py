@@ -7,7 +7,7 @@ import enum
 
 from omegaconf import MISSING
 
-from slimexp.config.fields import require
+from slimexp.config.fields import at_least, require
 from slimexp.config.search import SearchConfig
 from slimexp.config.trainer import Direction
 
@@ -32,10 +32,12 @@ class SweepResume(enum.Enum):
 @dataclasses.dataclass
 class SweepConfig:
     on_failure: OnFailure = MISSING
+    gpus_per_job: int | None = MISSING
     resume: SweepResume = MISSING
     metric: str | None = MISSING
     direction: Direction | None = MISSING
     search: SearchConfig = MISSING
 
     def __post_init__(self) -> None:
+        at_least(self, "sweep", 1, "gpus_per_job")
         require(self.metric is None or bool(self.metric.strip()), "sweep.metric", "''", "must name one, or be null.")

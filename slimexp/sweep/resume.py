@@ -29,7 +29,14 @@ __all__ = ["Earlier", "find_earlier"]
 
 # Keys that say how a sweep is run and where it is recorded, not what it is.
 _APART = (
-    *("sweep.on_failure=", "sweep.resume=", "sweep.search.", "sweep.metric=", "sweep.direction="),
+    *(
+        "sweep.on_failure=",
+        "sweep.gpus_per_job=",
+        "sweep.resume=",
+        "sweep.search.",
+        "sweep.metric=",
+        "sweep.direction=",
+    ),
     *("dry_run=", "tracking.run_name="),
 )
 _WHY = {

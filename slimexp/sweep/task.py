@@ -15,13 +15,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from slimexp.errors import UserError
 from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.jobs.starting import Outcome, disk_trouble
 from slimexp.sweep import stopping
+from slimexp.sweep.gpus import own_gpus
 from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, first_line, note_job, read_sweep
 from slimexp.sweep.process import JOB_FILE, RESULT_FILE, read_result
 
@@ -33,7 +35,7 @@ _BUSY_SECS = 60
 _LOG_FILE = "slimexp.log"
 
 
-def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool) -> None:
+def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool, num_gpus: int | None = None) -> None:
     """Runs one job in a process of its own. Never raises for what becomes of it: that is noted in the record.
 
     Args:
@@ -41,6 +43,7 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool) -> None:
         job_dir: The job's, in which it is said what to do.
         is_attached: Whether this is the sweep's own process and runs one job at a time, which then has the screen for
             itself; else each line gets the job's number in front.
+        num_gpus: How many GPUs it gets for itself, where there are some; None: it sees those that this process sees.
     """
     directory = os.path.relpath(job_dir, sweep_dir)
     record = read_sweep(sweep_dir)
@@ -54,7 +57,7 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool) -> None:
     _say(f"\nJob {job.number}: {job.name}" if is_attached else f"[{job.number}] {job.name}")
     began = time.monotonic()
     note_job(sweep_dir, job.number, status=RUNNING, exit_code=None, reason="", started=_now(), secs=None)
-    status, outcome = _run(sweep_dir, job_dir, job, is_attached)
+    status, outcome = _run(sweep_dir, job_dir, job, is_attached, num_gpus)
     secs = round(time.monotonic() - began, 1)
     end = {"status": status, "exit_code": outcome.exit_code, "reason": outcome.reason, "secs": secs}
     note_job(sweep_dir, job.number, **end, run_id=_run_id(job_dir))
@@ -87,12 +90,14 @@ def outcome_of(returncode: int, result: Outcome | None) -> tuple[str, Outcome]:
     return FAILED, Outcome(returncode or 1, f"its process ended with exit code {returncode} before its work was done")
 
 
-def _run(sweep_dir: Path, job_dir: Path, job: SweepJob, is_attached: bool) -> tuple[str, Outcome]:
+def _run(sweep_dir: Path, job_dir: Path, job: SweepJob, is_attached: bool, num_gpus: int | None) -> tuple[str, Outcome]:
     try:
         (job_dir / stopping.PRUNE_FILE).unlink(missing_ok=True)
         _wait_until_free(job_dir)
-        returncode, pruned = _run_process(sweep_dir, job_dir, "" if is_attached else f"[{job.number}] ")
-    except (OSError, BusyError) as error:
+        with own_gpus(num_gpus) as environment:
+            prefix = "" if is_attached else f"[{job.number}] "
+            returncode, pruned = _run_process(sweep_dir, job_dir, prefix, environment)
+    except (OSError, UserError) as error:
         if isinstance(error, OSError) and (trouble := disk_trouble(error, job_dir)):
             return FAILED, Outcome(1, trouble)
         return FAILED, Outcome(1, f"its process could not be started: {error}")
@@ -106,7 +111,9 @@ def _run(sweep_dir: Path, job_dir: Path, job: SweepJob, is_attached: bool) -> tu
     return status, outcome
 
 
-def _run_process(sweep_dir: Path, job_dir: Path, prefix: str) -> tuple[int, dict[str, object] | None]:
+def _run_process(
+    sweep_dir: Path, job_dir: Path, prefix: str, environment: Mapping[str, str]
+) -> tuple[int, dict[str, object] | None]:
     """Starts the job's process and passes wishes to stop on to it until it ends."""
     start_dir = json.loads((job_dir / JOB_FILE).read_text(encoding="utf-8"))["start_dir"]
     (job_dir / RESULT_FILE).unlink(missing_ok=True)
@@ -116,7 +123,7 @@ def _run_process(sweep_dir: Path, job_dir: Path, prefix: str) -> tuple[int, dict
         [sys.executable, "-m", "slimexp.sweep.process", str(job_dir), str(os.getpid())],
         cwd=start_dir,
         # The same modules as here, a user's own included, also where the command is the script `slimexp`.
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if prefix else None,
         stderr=subprocess.PIPE if prefix else None,

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 class Launched:
     """What one command left: its exit code, its output, and the sweep's folder."""
@@ -87,6 +89,16 @@ def wait_for(condition: Any, process: subprocess.Popen[Any] | None = None, secs:
         assert time.monotonic() < deadline, "it did not come to pass"
         assert process is None or process.poll() is None, "the sweep ended early"
         time.sleep(0.05)
+
+
+def put_gpus(folder: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a command in the place of nvidia-smi, which says that there are so many GPUs."""
+    command = folder / "bin" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\n[ $1 = --query-gpu=index ] && seq 0 {count - 1}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def environment() -> dict[str, str]:

@@ -30,7 +30,7 @@ def run(config, overrides):
         ) as tracker,
     ):
         with open(folder / "starts.txt", "a", encoding="utf-8") as file:
-            file.write(f"{os.getpid()} {json.dumps(overrides)}\n")
+            file.write(f"{os.getpid()} {json.dumps(overrides)} GPU {os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
         print(f"seed {config.seed} at work", flush=True)
         tracker.log_metrics(1, {"eval/top1": config.seed / 10})
         end = _ENDS.get(config.seed)

@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from slimexp.jobs.lock import exclusive
-from tests.sweep.launching import launch, launch_and_signal, starts, sweep_dirs, wait_for
+from tests.sweep.launching import launch, launch_and_signal, put_gpus, starts, sweep_dirs, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +98,16 @@ def test_a_killed_sweep_takes_its_job_along_and_goes_on_later(tmp_path):
     assert [starts(tmp_path, number) for number in range(2)] == [2, 1]
 
 
-def test_side_by_side_each_line_names_its_job_and_ctrl_c_stops_all(tmp_path):
+def test_side_by_side_each_job_has_a_gpu_and_its_number_on_each_line_and_ctrl_c_stops_all(tmp_path, monkeypatch):
+    put_gpus(tmp_path, 2, monkeypatch)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # Where the locks are.
     joblib = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     stopped = launch_and_signal(tmp_path, "seed=8,8,1", *joblib, jobs=2, number=signal.SIGINT, group=True)
     assert stopped.returncode == 130
     assert stopped.statuses == ["KILLED", "KILLED", "NOT_RUN"]
     assert "[1] seed 8 at work" in stopped.stdout
+    texts = [(stopped.dir / str(number) / "starts.txt").read_text() for number in range(2)]
+    assert sorted(text.split(" GPU ")[1] for text in texts) == ["0\n", "1\n"]
 
 
 def test_the_store_gets_one_parent_with_a_run_for_each_job(tmp_path):
