@@ -15,8 +15,8 @@ from slimexp.config import Config
 from slimexp.sweep.jobs import SweepJob
 from slimexp.tracking import Tracker, provenance
 from slimexp.tracking.location import resolve_uri
+from slimexp.tracking.record import RECORD_FILE
 from slimexp.tracking.run import MESSAGE_TAG
-from slimexp.tracking.tracker import RECORD_FILE
 from slimexp.validation import flatten
 
 __all__ = ["ParentRun"]

@@ -23,7 +23,8 @@ from slimexp.sweep.identity import short_keys
 from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, NOT_RUN, RUNNING, SweepJob, first_line, read_sweep
 from slimexp.sweep.jobs import RECORD_FILE as SWEEP_FILE
 from slimexp.tracking.metrics_file import columns, read_metrics
-from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
+from slimexp.tracking.record import RECORD_FILE
+from slimexp.tracking.run import METRICS_FILE
 
 __all__ = ["BENCHMARK_FILE", "SEED", "Benchmark", "JobResult", "number_or_text", "read_results", "shorten"]
 

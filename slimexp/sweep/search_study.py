@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from slimexp.config.search import Pruner, Sampler, SearchConfig
+from slimexp.config.search import Pruner, SearchConfig
 from slimexp.errors import UserError
-from slimexp.sweep.search_space import Space, combinations
+from slimexp.sweep.search_choice import Chooser, make_pruner, texts_of
+from slimexp.sweep.search_space import Space
 
 __all__ = ["DATABASE", "Study", "Trial"]
 
@@ -32,12 +31,6 @@ _JOB = "job"
 # Keys of the study's.
 _SPACES, _SETTINGS, _OBJECTIVE = "spaces", "settings", "objective"
 _LOCKED_SECS = 60.0
-# Hyperband: "eta = 3 or 4" (Li et al., arXiv 1603.06560, section 2.6).
-_REDUCTION = 3
-# Spaces with no more combinations than this can be tried to their end.
-_COUNTABLE = 10_000
-# How often the sampler is asked again where it chose values that were tried.
-_ATTEMPTS = 10
 
 
 class Trial:
@@ -53,7 +46,7 @@ class Trial:
 
     def __init__(self, handle: optuna.Trial, spaces: Sequence[Space]) -> None:
         self.handle = handle
-        self.values = _texts(handle.params, spaces)
+        self.values = texts_of(handle.params, spaces)
         self.overrides = [f"{space.key}={self.values[space.name]}" for space in spaces]
         self.job: int | None = handle.user_attrs.get(_JOB)
         self.last_step: int | None = None
@@ -104,7 +97,7 @@ class Study:
         except BaseException:
             self.close()
             raise
-        self._combinations = combinations(spaces, at_most=_COUNTABLE)
+        self._chooser = Chooser(spaces, settings)
         self._distributions = {space.name: space.distribution() for space in spaces}
         self._pruner: Any = None
 
@@ -154,7 +147,7 @@ class Study:
     def values_of(self, job: int) -> dict[str, str]:
         """Returns the values that a job was run with, as text by key."""
         trial = next(trial for trial in self._trials() if trial.user_attrs.get(_JOB) == job)
-        return _texts(trial.params, self._spaces)
+        return texts_of(trial.params, self._spaces)
 
     def recover(self) -> list[int]:
         """Puts the trials that an earlier start left unfinished, or that failed, back into the queue.
@@ -177,7 +170,15 @@ class Study:
     def ask(self) -> Trial | None:
         """Returns the next trial; None when every combination of values has been tried."""
         if not self._trials(TrialState.WAITING):
-            params = self._choose()
+            trials = self._trials()
+            known = [
+                trial
+                for trial in trials
+                if trial.params.keys() == self._distributions.keys()
+                and (_JOB in trial.user_attrs or trial.state == TrialState.RUNNING)
+            ]
+            num_jobs = len({trial.user_attrs[_JOB] for trial in trials if _JOB in trial.user_attrs})
+            params = self._chooser.choose(known, self._study.direction, num_jobs)
             if params is None:
                 return None
             self._study.enqueue_trial(params)
@@ -206,7 +207,7 @@ class Study:
         if self._settings.pruner is Pruner.none:
             return None
         if self._pruner is None:
-            self._pruner = self._make_pruner(min([step, *seen]))
+            self._pruner = make_pruner(self._settings, min([step, *seen]))
             self._study.pruner = self._pruner
         # Asked in any case: successive halving keeps count of who came how far.
         stop = trial.handle.should_prune()
@@ -298,76 +299,3 @@ class Study:
             if (not states or trial.state in states)
             and latest.get(trial.user_attrs.get(_JOB), trial.number) == trial.number
         ]
-
-    def _choose(self) -> dict[str, Any] | None:
-        """Lets the sampler choose values that were not tried yet; None if there are none."""
-        known = [
-            trial
-            for trial in self._trials()
-            if trial.params.keys() == self._distributions.keys()
-            and (_JOB in trial.user_attrs or trial.state == TrialState.RUNNING)
-        ]
-        tried = {_key(_texts(trial.params, self._spaces)) for trial in known}
-        untried = None
-        if self._combinations is not None:
-            untried = [c for c in self._combinations if _key(_texts(c, self._spaces)) not in tried]
-            if not untried:
-                return None
-        with warnings.catch_warnings():
-            # What they are about, `constant_liar`, has been there for years.
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            for attempt in range(_ATTEMPTS):
-                study = optuna.create_study(direction=self._study.direction, sampler=self._make_sampler(attempt))
-                study.add_trials([_as_seen(trial) for trial in known])
-                params = dict(study.ask(self._distributions).params)
-                # The same values give the same result: not worth a job.
-                if _key(_texts(params, self._spaces)) not in tried:
-                    return params
-        if untried is not None:
-            return dict(untried[np.random.default_rng(self._seed(_ATTEMPTS)).integers(len(untried))])
-        return params
-
-    def _seed(self, attempt: int) -> int:
-        """Returns a seed of the next trial's own, so that a search that goes on draws what it would have drawn."""
-        jobs = {trial.user_attrs[_JOB] for trial in self._trials() if _JOB in trial.user_attrs}
-        return int(np.random.SeedSequence([self._settings.seed, len(jobs), attempt]).generate_state(1)[0])
-
-    def _make_sampler(self, attempt: int) -> Any:
-        seed = self._seed(attempt)
-        if self._settings.sampler is Sampler.random:
-            return optuna.samplers.RandomSampler(seed=seed)
-        # Trials side by side keep away from each other's values.
-        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=self._settings.startup_trials, constant_liar=True)
-
-    def _make_pruner(self, first_step: int) -> Any:
-        settings = self._settings
-        first_step = max(first_step, settings.prune_after_steps, 1)
-        if settings.pruner is Pruner.median:
-            return optuna.pruners.MedianPruner(n_startup_trials=max(settings.prune_after_trials, 1))
-        if settings.pruner is Pruner.halving:
-            return optuna.pruners.SuccessiveHalvingPruner(min_resource=first_step, reduction_factor=_REDUCTION)
-        return optuna.pruners.HyperbandPruner(min_resource=first_step, reduction_factor=_REDUCTION)
-
-
-def _as_seen(trial: Any) -> Any:
-    """Returns a trial as the sampler is to see it.
-
-    Optuna's samplers pass over failed trials and would ask for much the same again, e.g. for learning rates at which
-    the loss diverges; a trial pruned before its first value counts as worse than all others.
-    """
-    failed = trial.state == TrialState.FAIL
-    return optuna.trial.create_trial(
-        state=TrialState.PRUNED if failed else trial.state,
-        value=trial.value,
-        params=trial.params,
-        distributions=trial.distributions,
-        intermediate_values={} if failed else trial.intermediate_values,
-    )
-
-
-def _texts(params: Mapping[str, Any], spaces: Sequence[Space]) -> dict[str, str]:
-    return {space.name: space.value_text(params[space.name]) for space in spaces if space.name in params}
-
-
-def _key(values: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(values[name] for name in sorted(values))

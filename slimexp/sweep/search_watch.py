@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from slimexp.sweep.jobs import PRUNED
 from slimexp.sweep.stopping import PRUNE_FILE
 from slimexp.tracking.metrics_file import MetricsRow, read_metrics
-from slimexp.tracking.tracker import METRICS_FILE
+from slimexp.tracking.run import METRICS_FILE
 
 if TYPE_CHECKING:
     from slimexp.sweep.search_study import Study, Trial

@@ -145,7 +145,7 @@ def _tune(
         (),
         where=found.where,
         rates=found.rates,
-        command=" ".join(record.command) or f"a sweep in {sweep_dir}",
+        command=shlex.join(record.command) or f"a sweep in {sweep_dir}",
         note=" ".join(notes),
     )
     path = write_tuned(sweep_dir, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import datetime
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +20,26 @@ import yaml
 from slimexp.evaluation.tables import replace_file
 from slimexp.pipeline.doctor.cpus import available_cpus
 from slimexp.pipeline.doctor.rates import Rate
+from slimexp.shown import shown_python
+from slimexp.tracking.masking import mask_command
 
-__all__ = ["OPTION", "adopt_tuned", "describe_machine", "tuned_text", "write_tuned"]
+__all__ = ["OPTION", "adopt_tuned", "describe_machine", "measured_elsewhere", "tuned_text", "write_tuned"]
 
 # Below a folder of options.
 OPTION = Path("pipeline", "tuned.yaml")
 _MARK = "# Pipeline settings measured by job=benchmark"
+# What an option says of itself in its `name`, see `_name`.
+_NAME = re.compile(r"tuned for (?P<cores>[\d.]+) cores? of (?P<host>[^,]+)(?:, (?P<dataset>.+), (?P<model>[^,]+))?")
+# What a measurement depends on, but for pipeline=tuned and the numbers that it is to find out.
+_MEASURED_WITH = (
+    "dataset",
+    "experiment",
+    "model",
+    "pipeline",
+    "preprocessing",
+    "trainer.strategy",
+    "trainer.num_clones",
+)
 _RATES = {"pipeline": "the pipeline", "network": "the network", "training": "together"}
 
 
@@ -49,7 +64,7 @@ def tuned_text(
         overrides: What to change of it, e.g. `pipeline.threads=6`.
         where: What it was measured on: `host`, `cpu`, `num_cpus`, and `dataset`, `model` in words.
         rates: What was measured with `pipeline`; `pipeline`, `network` and `training` are named.
-        command: The command line.
+        command: The command line, as `python -m slimexp ...` where it was started so.
         note: Says what of it was not measured.
     """
     values = copy.deepcopy(dict(pipeline))
@@ -60,14 +75,12 @@ def tuned_text(
         for group in groups:
             node = node[group]
         node[name] = yaml.safe_load(value)
-    cores = f"{float(where.get('num_cpus', available_cpus())):g}"
-    # `--cfg` and the runs' params show it: these settings are of that machine.
-    values["name"] = f"tuned for {cores} core{'s' * (cores != '1')} of {where.get('host', 'an unknown machine')}"
+    values["name"] = _name(where)
     measured = [f"{title} {rates[name].median:,.0f}" for name, title in _RATES.items() if name in rates]
     lines = {
         "Date": f"{datetime.datetime.now():%Y-%m-%d %H:%M}",
-        "Machine": f"{where.get('host', '?')}, {cores} cores{_of(where.get('cpu'))}",
-        "Command": command,
+        "Machine": f"{where.get('host', '?')}, {_cores(where)} cores{_of(where.get('cpu'))}",
+        "Command": re.sub("^python(?= -m )", lambda _: shown_python(), command),
         "Measured": f"{', '.join(measured)} images/s",
         "Dataset": where.get("dataset"),
         "Model": where.get("model"),
@@ -77,6 +90,51 @@ def tuned_text(
     told = "".join(f"# {name + ':':<10}{' '.join(str(text).split())}\n" for name, text in lines.items() if text)
     ordered = {"name": values.pop("name"), **values}
     return f"{_MARK}: `pipeline=tuned` takes them.\n{told}{yaml.safe_dump(ordered, sort_keys=False, width=120)}"
+
+
+def _name(where: Mapping[str, Any]) -> str:
+    """Returns what the option is called: what these settings are for, which `--cfg` and the runs' params show."""
+    name = f"tuned for {_machine(_cores(where), where.get('host', 'an unknown machine'))}"
+    return f"{name}, {where['dataset']}, {where['model']}" if {"dataset", "model"} <= where.keys() else name
+
+
+def _machine(cores: str, host: str) -> str:
+    return f"{cores} core{'s' * (cores != '1')} of {host}"
+
+
+def _cores(where: Mapping[str, Any]) -> str:
+    return f"{float(where.get('num_cpus', available_cpus())):g}"
+
+
+def measured_elsewhere(name: str, where: Mapping[str, Any], argv: Sequence[str]) -> str | None:
+    """Says that tuned settings were measured on another machine, or for another dataset or network.
+
+    A machine is another one if both its name and its number of cores differ: the same one may be called differently
+    each time, as containers are.
+
+    Args:
+        name: `pipeline.name`, which tells of a tuned option what it is for.
+        where: What is there now, as for `tuned_text`.
+        argv: The command line, of which what to measure is taken.
+
+    Returns:
+        A line, with the command that measures here; None if they are for this, or are no tuned settings.
+    """
+    tuned = _NAME.fullmatch(name)
+    if tuned is None:
+        return None
+    pairs = []
+    if tuned["host"] != where["host"] and tuned["cores"] != _cores(where):
+        pairs.append((f"on {_machine(tuned['cores'], tuned['host'])}", _machine(_cores(where), where["host"])))
+    for key in ("dataset", "model"):
+        if tuned[key] is not None and tuned[key] != where[key]:
+            pairs.append((f"for {tuned[key]}", str(where[key])))
+    if not pairs:
+        return None
+    differences = "; ".join(f"{before}, and this is {now}" for before, now in pairs)
+    chosen = [word for word in argv[1:] if word != "pipeline=tuned" and word.lstrip("+~").startswith(_MEASURED_WITH)]
+    command = f"{shown_python()} -m slimexp job=benchmark {mask_command(chosen)}".rstrip()
+    return f"pipeline=tuned was measured {differences}. To measure here: {command}"
 
 
 def write_tuned(folder: Path, text: str) -> Path:
@@ -124,7 +182,8 @@ def _changes(earlier: str, text: str) -> str:
         old, new = (_flat(yaml.safe_load(content)) for content in (earlier, text))
     except (yaml.YAMLError, AttributeError):
         return ""
-    changed = [f"{key} {old[key]} -> {new[key]}" for key in new if key in old and old[key] != new[key]]
+    keys = [key for key in new if key in old and key != "name"]
+    changed = [f"{key} {old[key]} -> {new[key]}" for key in keys if old[key] != new[key]]
     return f": {', '.join(changed)}" if changed else ", which were the same"
 
 

@@ -8,12 +8,11 @@ are running now send for themselves and are left alone.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +23,28 @@ from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.tracking.location import Location, resolve_uri
 from slimexp.tracking.masking import MASK, mask_text
 from slimexp.tracking.metrics_file import MetricsFile, MetricsRow, describe_broken, scan_metrics
+from slimexp.tracking.missing import Missing, find_missing, wanted_tags
 from slimexp.tracking.mlflow_store import Store, StoreUnavailableError, cause_of, open_store
 from slimexp.tracking.process import PROCESS_TAG, Process, this_process
 from slimexp.tracking.record import RECORD_FILE, RunRecord, new_key, read_record
 from slimexp.tracking.run import (
     KEY_TAG,
-    MESSAGE_TAG,
     METRICS_FILE,
-    RESUME_COUNT_TAG,
     OpenRun,
     current_user,
     find_run,
-    resume_entries,
     take_up,
 )
 from slimexp.tracking.sender import Sender
-from slimexp.tracking.stale import RUN_DIR_TAG
-from slimexp.tracking.tracker import PARENT_RUN_TAG, STATUSES
+from slimexp.tracking.tracker import STATUSES
+from slimexp.tracking.unsent import Unsent
 
 __all__ = ["Synced", "find_runs", "main", "sync_run"]
 
 _LOG = logging.getLogger(__name__)
 
-# A sweep's list of its jobs, see slimexp/sweep/jobs.py.
-SWEEP_FILE = "sweep.json"
 _IDLE_SECS, _TOTAL_SECS = 30.0, 3600.0
 _RUNNING = "is running now and sends for itself; left alone"
-_KILLED_MESSAGE = "The process ended without a word."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,33 +63,6 @@ class Synced:
 
     def __str__(self) -> str:
         return f"{self.folder}: {self.text}"
-
-
-@dataclasses.dataclass
-class _Missing:
-    """What a store lacks of a run."""
-
-    points: int = 0
-    params: dict[str, str] = dataclasses.field(default_factory=dict)
-    tags: dict[str, str] = dataclasses.field(default_factory=dict)
-    datasets: list[dict[str, str]] = dataclasses.field(default_factory=list)
-    artifacts: list[tuple[Path, str | None]] = dataclasses.field(default_factory=list)
-    gone: list[str] = dataclasses.field(default_factory=list)
-    status: str | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.points or self.params or self.tags or self.datasets or self.artifacts or self.status)
-
-    def __str__(self) -> str:
-        counts = {
-            "metric value": self.points,
-            "param": len(self.params),
-            "tag": len(self.tags),
-            "dataset": len(self.datasets),
-            "file": len(self.artifacts),
-        }
-        parts = [f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count]
-        return ", ".join([*parts, *([f"status {self.status}"] if self.status else [])]) or "nothing"
 
 
 class _SyncError(Exception):
@@ -193,14 +160,14 @@ def _sync_locked(folder: Path, tracking_uri: str | None, dry_run: bool) -> Synce
     record = RunRecord(folder / RECORD_FILE, content)
     is_new = not content.get("run_id") or (location.database is not None and not location.database.exists())
     if dry_run and is_new:  # Opening the store would make the database, or the experiment.
-        missing = _missing(content, folder, None, location.display)
+        missing = find_missing(content, folder, None, location.display)
         return Synced(folder, True, f"would make the run in {location.display} and send {missing}")
     store = open_store(location, content.get("experiment") or "slimexp")
     run = _find(store, content)
     if run is not None and run.info.lifecycle_stage != "active":
         return Synced(folder, True, f"run {run.info.run_id} was deleted in {location.display}; left alone")
     known = take_up(store, run) if run is not None else None
-    missing = _missing(content, folder, known, location.display)
+    missing = find_missing(content, folder, known, location.display)
     if dry_run:
         if known is None:
             return Synced(folder, True, f"would make the run in {location.display} and send {missing}")
@@ -254,7 +221,7 @@ def _create(store: Store, content: dict[str, Any], record: RunRecord, folder: Pa
     key = content.get("key") or new_key()
     tags = {
         "mlflow.user": content.get("tags", {}).get("user", current_user()),
-        **_wanted_tags(content, folder, where),
+        **wanted_tags(content, folder, where),
         KEY_TAG: key,
         # Else the next start of a run here would close it as one whose process is gone.
         PROCESS_TAG: str(this_process()),
@@ -266,117 +233,7 @@ def _create(store: Store, content: dict[str, Any], record: RunRecord, folder: Pa
     return OpenRun(store, created.info.run_id, params={}, tags=dict(created.data.tags), last_steps={})
 
 
-def _wanted_tags(content: dict[str, Any], folder: Path, where: str) -> dict[str, str]:
-    tags = dict(content.get("tags", {}))
-    if content.get("status") not in STATUSES:
-        tags.setdefault(MESSAGE_TAG, _KILLED_MESSAGE)
-    # The sweep's own run may have come into being later than its job.
-    for sweep in _sweep_folders(tags, folder) if PARENT_RUN_TAG not in tags else ():
-        with contextlib.suppress(OSError, ValueError):
-            parent = read_record(sweep / RECORD_FILE)
-            # A job that is no longer in its sweep's folder may lie in that of another run.
-            named = parent.get("tags", {})
-            is_sweep = tags["sweep"] in (named.get("sweep"), named.get(RUN_DIR_TAG)) or (sweep / SWEEP_FILE).is_file()
-            is_own = parent.get("key") is not None and parent.get("key") == content.get("key")
-            if is_sweep and not is_own and parent.get("run_id") and parent.get("uri") == where:
-                tags[PARENT_RUN_TAG] = parent["run_id"]
-                break
-    return tags
-
-
-def _sweep_folders(tags: dict[str, str], folder: Path) -> list[Path]:
-    """Returns where the sweep of a job may lie; none if the run is of no sweep, or is the sweep's own.
-
-    The tags have the folders as they were when it ran; they may have been moved or copied since, jobs and sweep alike,
-    so what lies around the job comes first.
-    """
-    sweep, job = tags.get("sweep"), tags.get(RUN_DIR_TAG)
-    if not sweep or sweep == job or (folder / SWEEP_FILE).is_file() or Path(sweep) == folder:
-        return []
-    depth = 1
-    if job and Path(job).is_relative_to(sweep):
-        depth = len(Path(job).relative_to(sweep).parts)
-    return [Path(os.path.normpath(folder.joinpath(*[os.pardir] * depth))), Path(sweep)]
-
-
-def _missing(content: dict[str, Any], folder: Path, run: OpenRun | None, where: str) -> _Missing:
-    """Compares what the folder holds with what the store at `where` has; `run` is None if it has nothing."""
-    missing = _Missing()
-    known = run or OpenRun(Store(None, ""), "", params={}, tags={}, last_steps={})
-    metrics_path = folder / METRICS_FILE
-    if metrics_path.is_file():
-        metrics = MetricsFile(metrics_path)
-        try:
-            missing.points = Sender(metrics, name="", run=known).count_unsent()
-        finally:
-            metrics.close()
-    params, tags = dict(content.get("params", {})), _wanted_tags(content, folder, where)
-    if run is not None and "resume" in content:
-        number = int(run.tags.get(RESUME_COUNT_TAG, "0")) + 1
-        params, tags = resume_entries(dataclasses.replace(run, resumes=number), params, tags, content["resume"])
-        if MESSAGE_TAG in content.get("tags", {}):
-            tags[MESSAGE_TAG] = content["tags"][MESSAGE_TAG]
-    missing.params = {key: value for key, value in params.items() if key not in known.params}
-    # A store that got as far as the run's end may have been edited since.
-    is_whole = run is not None and not content.get("unsent") and content.get("status") in STATUSES
-    missing.tags = {
-        key: value
-        for key, value in tags.items()
-        if key not in known.tags or (known.tags[key] != value and not is_whole and not key.startswith("mlflow."))
-    }
-    missing.datasets = [d for d in content.get("datasets", []) if (d["name"], d["digest"]) not in known.datasets]
-    missing.artifacts, missing.gone = _missing_files(content, folder, run)
-    if content.get("status") in STATUSES:
-        missing.status = content["status"] if run is None or run.status != content["status"] else None
-    elif run is None or run.status == "RUNNING":  # Else its sweep, or the next start, has closed it.
-        missing.status = "KILLED"
-    return missing
-
-
-def _missing_files(
-    content: dict[str, Any], folder: Path, run: OpenRun | None
-) -> tuple[list[tuple[Path, str | None]], list[str]]:
-    unsent = {os.path.abspath(path) for path in (content.get("unsent") or {}).get("artifacts", ())}
-    listed: dict[str, dict[str, int | None]] = {}
-    files, gone = [], []
-    for name, target in content.get("artifacts", []):
-        path = folder / name
-        if not path.exists():
-            gone.append(str(name))
-            continue
-        for file, inside in _files(path, target):
-            if inside not in listed:
-                listed[inside] = _list_artifacts(run, inside)
-            # A file that was written anew since it was sent differs in size, or is known to be unsent.
-            if listed[inside].get(file.name, -1) != file.stat().st_size or os.path.abspath(path) in unsent:
-                files.append((file, inside or None))
-    return files, gone
-
-
-def _files(path: Path, target: str | None) -> Iterator[tuple[Path, str]]:
-    """Yields the files that an artifact stands for, each with its folder in the store."""
-    if path.is_file():
-        yield path, target or ""
-        return
-    root = Path(target or "") / path.name
-    for file in sorted(path.rglob("*")):
-        if file.is_file():
-            yield file, str(root / file.parent.relative_to(path))
-
-
-def _list_artifacts(run: OpenRun | None, folder: str) -> dict[str, int | None]:
-    """Returns the sizes of a run's files in one of its folders, by name."""
-    if run is None:
-        return {}
-    try:
-        found = run.store.client.list_artifacts(run.run_id, folder or None)
-    except Exception as error:  # Where they lie may have gone; then they are sent again.
-        _LOG.debug("%s: %s", folder, cause_of(error))
-        return {}
-    return {os.path.basename(item.path): item.file_size for item in found if not item.is_dir}
-
-
-def _send(folder: Path, content: dict[str, Any], run: OpenRun, missing: _Missing, location: Location) -> Any:
+def _send(folder: Path, content: dict[str, Any], run: OpenRun, missing: Missing, location: Location) -> Unsent:
     metrics_path = folder / METRICS_FILE
     metrics = MetricsFile(metrics_path if metrics_path.is_file() else None)
     try:

@@ -26,8 +26,8 @@ from omegaconf import DictConfig, OmegaConf, SCMode
 import slimexp.app  # noqa: F401 (registers the schema and the sweepers)
 from slimexp.config import CONFIG_DIR
 from slimexp.errors import UserError
+from slimexp.sweep import roster, search_watch, stopping
 from slimexp.sweep import runner as runner_module
-from slimexp.sweep import search_watch, stopping
 from slimexp.sweep.identity import swept_values
 from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, edit_sweep, read_sweep
 from slimexp.sweep.plan import PlannedJob, plan_job
@@ -132,7 +132,7 @@ def quick(monkeypatch, template):
             hash=" ".join(overrides),
         )
 
-    monkeypatch.setattr(runner_module, "plan_job", plan)
+    monkeypatch.setattr(roster, "plan_job", plan)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,17 @@
-"""What a job says of a disk that is full or may not be written."""
+"""What a job says when it is started and stopped, and of a disk that is full or may not be written."""
 
 from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from slimexp.hydra_errors import explain
-from slimexp.jobs.starting import disk_trouble
+from slimexp.jobs.starting import disk_trouble, how_to_go_on
 
 
 def failure(code: int, path: str | None = None) -> OSError:
@@ -44,3 +46,31 @@ def test_all_else_is_no_trouble_of_the_disk(error):
 
 def test_hydra_s_own_notes_meet_it_as_well():
     assert explain(failure(errno.ENOSPC, "/run/.hydra/config.yaml")).startswith("/run/.hydra/config.yaml: cannot be")
+
+
+@pytest.mark.slow
+def test_what_tensorflow_says_of_the_processor_is_in_the_log_alone(tmp_path):
+    script = (
+        "import sys; from slimexp.jobs.starting import tensorflow_notes_to, turn_first_pixels; import pathlib\n"
+        "with tensorflow_notes_to(pathlib.Path(sys.argv[1], 'slimexp.log')): import tensorflow as tf\n"
+        "turn_first_pixels(sys.argv[1]); tf.transpose(tf.zeros([2, 1], tf.uint8)); print('seen', file=sys.stderr)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    assert done.stderr == "seen\n"
+    assert (tmp_path / "slimexp.log").is_file()
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("train", "the same command with run_dir=/r"),
+        ("predict", "the same command again; job=predict begins anew"),
+        ("export", "the same command again; job=export begins anew"),
+        ("mine", "the same command with run_dir=/r"),
+    ],
+    ids=["train", "predict", "export", "mine"],
+)
+def test_how_to_go_on_depends_on_the_job(job, said):
+    assert how_to_go_on(job, Path("/r")) == said

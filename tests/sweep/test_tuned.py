@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from omegaconf import OmegaConf
 from slimexp import search_path
 from slimexp.config import CONFIG_DIR, Config
 from slimexp.pipeline.doctor.rates import Rate
-from slimexp.sweep.tuned import adopt_tuned, describe_machine, tuned_text, write_tuned
+from slimexp.sweep.tuned import adopt_tuned, describe_machine, measured_elsewhere, tuned_text, write_tuned
 from slimexp.validation import validate
 from tests.sweep.synthetic import PIPELINE, PLACE
 
+FOR = "digits (1,438 images), lenet at 28 px"
 RATES = {
     name: Rate(rate, rate, rate) for name, rate in (("pipeline", 3050.4), ("network", 4200.0), ("training", 2900.0))
 }
@@ -32,20 +34,21 @@ def text(*overrides: str, pipeline: dict[str, Any] = PIPELINE, **changes: Any) -
     return tuned_text(pipeline, overrides, **{**options, **changes})
 
 
-def test_the_file_says_where_it_comes_from() -> None:
+def test_the_file_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/env/bin/python")
     lines = text("pipeline.threads=6", note="measured without\nthat").splitlines()
     assert lines[0] == "# Pipeline settings measured by job=benchmark: `pipeline=tuned` takes them."
     assert lines[1].startswith("# Date:     20")
     assert lines[2:8] == [
         "# Machine:  oak, 4 cores of AMD EPYC",
-        "# Command:  python -m slimexp -m job=benchmark",
+        "# Command:  /env/bin/python -m slimexp -m job=benchmark",
         "# Measured: the pipeline 3,050, the network 4,200, together 2,900 images/s",
         "# Dataset:  digits (1,438 images)",
         "# Model:    lenet at 28 px",
         "# Note:     measured without that",  # A line break would end the comment.
     ]
     values = yaml.safe_load("\n".join(lines))
-    assert values == {**PIPELINE, "name": "tuned for 4 cores of oak", "threads": 6}
+    assert values == {**PIPELINE, "name": f"tuned for 4 cores of oak, {FOR}", "threads": 6}
     assert next(iter(values)) == "name"
 
 
@@ -61,6 +64,39 @@ def test_the_machine() -> None:
     assert set(machine) == {"host", "cpu", "num_cpus"}
     assert 0 < machine["num_cpus"] <= (os.cpu_count() or 1)
     assert "name: tuned for 1 core of an unknown machine" in text(where={"num_cpus": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"host": "elm"}, None),  # A container has another name each time.
+        ({"num_cpus": 8.0}, None),
+        (
+            {"host": "elm", "num_cpus": 8.0},
+            "8 cores of elm. To measure here: /env/bin/python -m slimexp job=benchmark model=vgg16 pipeline.batch",
+        ),
+        ({"dataset": "listfile (9 images)"}, "for digits (1,438 images), and this is listfile (9 images). To measure"),
+        ({"model": "vgg16 at 224 px"}, "for lenet at 28 px, and this is vgg16 at 224 px. To measure here: "),
+    ],
+    ids=["here", "another name", "more cores", "another machine", "other data", "another network"],
+)
+def test_settings_from_elsewhere_are_told(
+    changes: dict[str, Any], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/env/bin/python")
+    name = yaml.safe_load(text())["name"]
+    command = ["slimexp", "model=vgg16", "pipeline=tuned", "pipeline.batch_size=8", "trainer.max_steps=3", "run_dir=r"]
+    found = measured_elsewhere(name, {**PLACE, **changes}, command)
+    assert (found is None) if said is None else (found is not None and said in found)
+
+
+def test_other_settings_are_for_anywhere() -> None:
+    assert measured_elsewhere("default", PLACE, ["slimexp"]) is None
+    of_an_earlier_version = "tuned for 1 core of elm"
+    said = measured_elsewhere(of_an_earlier_version, PLACE, ["slimexp"])
+    assert said is not None
+    assert said.startswith("pipeline=tuned was measured on 1 core of elm, and this is 4 cores of oak. To measure here")
 
 
 def test_it_is_written_for_the_user(tmp_path: Path) -> None:
@@ -111,7 +147,7 @@ def test_pipeline_tuned_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     config = validate(composed("pipeline=tuned"), start_dir=tmp_path)
     assert config.pipeline.threads == 3
     assert config.pipeline.decoder.value == "tensorflow"
-    assert config.pipeline.name == "tuned for 4 cores of oak"
+    assert config.pipeline.name == f"tuned for 4 cores of oak, {FOR}"
     assert set(vars(config.pipeline)) == set(PIPELINE)
 
 

@@ -12,8 +12,8 @@ import mlflow
 import pytest
 
 from slimexp.errors import UserError
+from slimexp.tracking import mirror as mirror_module
 from slimexp.tracking import sync
-from slimexp.tracking import tracker as tracker_module
 from slimexp.tracking.tracker import Tracker
 from tests.tracking.conftest import Proxy, Server, free_port, wait_for
 
@@ -117,7 +117,7 @@ def test_a_server_that_is_down_for_good_and_sync(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(tracker_module, "_ABSENT_SECS", 0.5)
+    monkeypatch.setattr(mirror_module, "_ABSENT_SECS", 0.5)
     run_dir = tmp_path / "run"
     tracker = start(f"http://127.0.0.1:{free_port()}", run_dir, tags={"t": "1", "mlflow.parentRunId": "feedc0ffee"})
     train(tracker, 1, STEPS)

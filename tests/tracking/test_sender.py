@@ -13,37 +13,12 @@ from mlflow.exceptions import MlflowException
 
 from slimexp.errors import UserError
 from slimexp.tracking.metrics_file import MetricsFile, MetricsRow
-from slimexp.tracking.mlflow_store import Store, StoreUnavailableError
+from slimexp.tracking.mlflow_store import StoreUnavailableError
 from slimexp.tracking.run import OpenRun
-from slimexp.tracking.sender import Sender, Unsent
+from slimexp.tracking.sender import Sender
+from slimexp.tracking.unsent import Unsent
 from tests.tracking.conftest import wait_for
-
-
-class FakeClient:
-    """Stands for a store that can be told to fail; `calls` holds what got through."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.fail: Callable[[str, Any], Exception | None] = lambda name, what: None
-
-    def _do(self, name: str, what: Any) -> None:
-        error = self.fail(name, what)
-        if error is not None:
-            raise error
-        self.calls.append((name, what))
-
-    def log_batch(self, run_id: str, **kinds: list[Any]) -> None:
-        ((kind, values),) = kinds.items()
-        self._do(kind, [(v.key, v.value, *((v.step,) if kind == "metrics" else ())) for v in values])
-
-    def log_artifact(self, run_id: str, path: str, folder: str | None) -> None:
-        self._do("artifact", (path, folder))
-
-    def set_terminated(self, run_id: str, status: str, end_ms: int | None) -> None:
-        self._do("status", status)
-
-    def got(self, kind: str) -> list[Any]:
-        return [what for name, what in self.calls if name == kind]
+from tests.tracking.fake_client import FakeClient, make_run
 
 
 @pytest.fixture
@@ -61,13 +36,9 @@ def metrics() -> Iterator[MetricsFile]:
 def make(
     client: FakeClient,
     metrics: MetricsFile,
-    *,
-    last_steps: dict[str, int] | None = None,
-    tags: dict[str, str] | None = None,
     **options: Any,
 ) -> Sender:
-    run = OpenRun(Store(client, "0"), "r", params={}, tags=tags or {}, last_steps=last_steps or {})
-    sender = Sender(metrics, name="store", run=run, **options)
+    sender = Sender(metrics, name="store", run=make_run(client), **options)
     sender.start()
     return sender
 
@@ -80,19 +51,6 @@ def finish(sender: Sender, status: str = "FINISHED") -> Unsent:
     return sender.finish(status, idle_secs=1.0, total_secs=10.0)
 
 
-def test_batches_of_a_thousand_in_order(client: FakeClient, metrics: MetricsFile) -> None:
-    for step in range(250):
-        metrics.append(MetricsRow(step, 1.0, {f"m{i}": float(step) for i in range(10)}))
-    metrics.append(MetricsRow(250, 1.0, {f"wide{i}": 1.0 for i in range(2500)}))
-    sender = make(client, metrics)
-    assert not finish(sender)
-    sizes = [len(batch) for batch in client.got("metrics")]
-    assert sum(sizes) == 5000
-    assert max(sizes) == 1000
-    assert [step for batch in client.got("metrics") for key, _, step in batch if key == "m3"] == list(range(250))
-    assert client.calls[-1] == ("status", "FINISHED")
-
-
 def test_metrics_arrive_while_the_run_goes_on(client: FakeClient, metrics: MetricsFile) -> None:
     sender = make(client, metrics, flush_secs=0.05)
     metrics.append(row(1, a=1.0))
@@ -100,26 +58,6 @@ def test_metrics_arrive_while_the_run_goes_on(client: FakeClient, metrics: Metri
     sender.put_tags({"bottleneck": "read"})
     wait_for(lambda: bool(client.got("tags")), 5)
     finish(sender)
-
-
-def test_known_steps_are_not_sent_again(client: FakeClient, metrics: MetricsFile) -> None:
-    for step in (10, 20, 30):
-        metrics.append(row(step, a=1.0, b=1.0))
-    sender = make(client, metrics, last_steps={"a": 20, "c": 99})
-    assert not finish(sender)
-    assert client.got("metrics") == [[("b", 1.0, 10), ("b", 1.0, 20), ("a", 1.0, 30), ("b", 1.0, 30)]]
-
-
-def test_what_is_not_finite_becomes_a_tag_once(client: FakeClient, metrics: MetricsFile) -> None:
-    metrics.append(MetricsRow(12, 1.0, {"train/loss": math.nan, "a": 1.0, "old": math.inf}))
-    metrics.append(MetricsRow(13, 1.0, {"train/loss": math.inf, "g": -math.inf}))
-    sender = make(client, metrics, tags={"nonfinite.old": "inf at step 1"})
-    assert not finish(sender)
-    assert client.got("metrics") == [[("a", 1.0, 12)]]
-    assert sorted(client.got("tags")[0]) == [
-        ("nonfinite.g", "-inf at step 13"),
-        ("nonfinite.train/loss", "nan at step 12"),
-    ]
 
 
 def test_an_outage_is_waited_out(client: FakeClient, metrics: MetricsFile, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,22 +102,6 @@ def test_finish_does_not_wait_for_a_call_that_hangs(client: FakeClient, metrics:
     assert client.got("status") == []
 
 
-def test_one_refused_param_leaves_the_others(
-    client: FakeClient, metrics: MetricsFile, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(name: str, what: Any) -> Exception | None:
-        refused = name == "params" and any(key == "p7" for key, _ in what)
-        return MlflowException("too long", error_code=1000) if refused else None  # INVALID_PARAMETER_VALUE
-
-    client.fail = fail
-    sender = make(client, metrics)
-    sender.put_params({f"p{i}": str(i) for i in range(250)})
-    unsent = finish(sender)
-    assert (unsent.entries, unsent.status) == (1, False)
-    assert sum(len(batch) for batch in client.got("params")) == 249
-    assert "store does not take the param p7: too long" in caplog.text
-
-
 def test_a_deleted_run_ends_the_sending(
     client: FakeClient, metrics: MetricsFile, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,7 +138,7 @@ def test_a_file_that_fails_holds_up_nothing(client: FakeClient, metrics: Metrics
 def test_a_store_that_comes_late_gets_all(
     client: FakeClient, metrics: MetricsFile, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers: list[Any] = [StoreUnavailableError("down"), OpenRun(Store(client, "0"), "r", {}, {}, {"a": 1})]
+    answers: list[Any] = [StoreUnavailableError("down"), make_run(client, last_steps={"a": 1})]
     seen: list[str] = []
 
     def connect(on_answer: Callable[[], None]) -> OpenRun:
@@ -253,7 +175,7 @@ def test_a_store_that_is_only_slow_to_come_is_waited_for(client: FakeClient, met
     def connect(on_answer: Callable[[], None]) -> OpenRun:
         on_answer()
         time.sleep(0.5)
-        return OpenRun(Store(client, "0"), "r", {}, {}, {})
+        return make_run(client)
 
     sender = Sender(metrics, name="store", connect=connect)
     sender.start()

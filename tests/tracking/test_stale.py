@@ -46,7 +46,7 @@ def child(end, folder):
         with Tracker.start(backend="mlflow", uri=sys.argv[1], experiment="tests", run_name=end, run_dir=folder,
                            tags={}, params={}, flush_secs=0.05) as tracker:
             tracker.log_metrics(3, {"a": 1.0})
-            while not tracker._sender._offset:  # Sent; and what is stale was looked for before.
+            while not tracker._sender._backlog.offset:  # Sent; and what is stale was looked for before.
                 time.sleep(0.02)
             (folder / "sent").touch()
             while not all((folder.parent / other / "sent").exists() for other in ENDS):

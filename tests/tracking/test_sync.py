@@ -11,8 +11,8 @@ import mlflow
 import pytest
 
 from slimexp.jobs.lock import exclusive
+from slimexp.tracking import mirror as mirror_module
 from slimexp.tracking import sync
-from slimexp.tracking import tracker as tracker_module
 from slimexp.tracking.process import this_process
 from slimexp.tracking.sync import sync_run
 from slimexp.tracking.tracker import Tracker
@@ -20,7 +20,7 @@ from slimexp.tracking.tracker import Tracker
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker_module, "_ABSENT_SECS", 0.1)
+    monkeypatch.setattr(mirror_module, "_ABSENT_SECS", 0.1)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
@@ -42,9 +42,7 @@ def steps(store: str, run: Any, key: str = "a") -> list[int]:
 def kill(tracker: Tracker) -> None:
     """Leaves a run as SIGKILL would: what it has written stays, nobody finishes it."""
     assert tracker._sender is not None
-    with tracker._sender._changed:
-        tracker._sender._abandoned = tracker._sender._closing = True
-        tracker._sender._changed.notify_all()
+    tracker._sender._outbox.abandon()
     tracker._sender._thread.join(5)
 
 
@@ -62,7 +60,7 @@ def test_a_killed_run_gets_its_rest(store: str, tmp_path: Path) -> None:
     tracker.log_artifact(tmp_path / "gone.csv")
     tracker.log_dataset(name="d", context="eval", digest="1", source="s", num_examples=2, num_classes=2, task="multi")
     assert read(store, tmp_path).info.status == "RUNNING"
-    tracker._metrics.close()
+    tracker._rows._metrics.close()
     gone = str(this_process()._replace(start="1"))
     tracker._record.update(process=gone)
 

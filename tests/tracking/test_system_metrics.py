@@ -138,7 +138,7 @@ def test_it_costs_little_and_keeps_no_process_alive(tmp_path: Path) -> None:
         "time.sleep(0.2)\n"
         "cpu, began = time.thread_time(), time.monotonic()\n"
         "for _ in range(20):\n"
-        "    tracker._sampler._look()\n"
+        "    tracker._rows._sampler._look()\n"
         "print((time.thread_time() - cpu) / 20)\n"
     )
     root = Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ from typing import Any
 import mlflow
 import pytest
 
-from slimexp.errors import Interrupted, UserError
+from slimexp.errors import Interrupted
+from slimexp.tracking import mirror as mirror_module
 from slimexp.tracking import read_metrics
-from slimexp.tracking import tracker as tracker_module
 from slimexp.tracking.tracker import PARENT_RUN_TAG, Tracker
 
 
@@ -185,7 +185,7 @@ def test_an_offline_start_is_made_good_on_resume(
     first.set_tags({"t": "1"})
     (tmp_path / "a.txt").touch()
     first.log_artifact(tmp_path / "a.txt", "texts")
-    monkeypatch.setattr(tracker_module, "_ABSENT_SECS", 0.3)
+    monkeypatch.setattr(mirror_module, "_ABSENT_SECS", 0.3)
     unsent = first.finish("KILLED", "Stopped.")
     assert (unsent.run, unsent.points, unsent.artifacts) == (True, 1, (str(tmp_path / "a.txt"),))
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
@@ -204,54 +204,6 @@ def test_an_offline_start_is_made_good_on_resume(
     assert read(second).data.tags["t"] == "1"
     client = mlflow.MlflowClient(tracking_uri=store)
     assert [f.path for f in client.list_artifacts(second.run_id, "texts")] == ["texts/a.txt"]
-
-
-def test_the_hint_says_that_a_password_is_needed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracker_module, "_ABSENT_SECS", 0.1)
-    start("http://me:pw@127.0.0.1:9", tmp_path).finish()
-    command = f"slimexp.tracking.sync {tmp_path} --tracking-uri 'http://me:***@127.0.0.1:9'"
-    assert f"{command} (with its password, which run.json does not keep; or set " in caplog.text
-
-
-def test_on_error_fail(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"http://u:\*\*\*@127.0.0.1:9 .*is not available: .*refused.*Start it, .*on_error=offline"
-    ):
-        start("http://u:p@127.0.0.1:9", tmp_path, on_error="fail")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"backend": "wandb"}, "tracking.backend=wandb is unknown; use mlflow or none"),
-        ({"on_error": "ignore"}, "tracking.on_error=ignore is unknown; use offline or fail"),
-        ({"experiment": "x" * 501}, "refuses the experiment"),
-    ],
-)
-def test_wrong_settings(changes: dict[str, Any], message: str, store: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        start(store, tmp_path, **changes)
-
-
-def test_a_run_folder_that_cannot_be_written(store: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"run_dir=.*/file: metrics.jsonl cannot be written"):
-        start(store, tmp_path / "file", experiment="unwritable")
-    client = mlflow.MlflowClient(tracking_uri=store)
-    experiment = client.get_experiment_by_name("unwritable")
-    assert [run.info.status for run in client.search_runs([experiment.experiment_id])] == ["FAILED"]
-
-
-def test_an_earlier_runs_metrics_are_set_aside(tmp_path: Path) -> None:
-    for value in (1.0, 2.0, 3.0):
-        tracker = start(None, tmp_path, backend="none")
-        tracker.log_metrics(1, {"a": value})
-        tracker.finish()
-    names = {"metrics-1.jsonl": 1.0, "metrics-2.jsonl": 2.0, "metrics.jsonl": 3.0}
-    assert {path.name: read_metrics(path)[0].metrics["a"] for path in tmp_path.glob("*.jsonl")} == names
 
 
 def test_a_param_keeps_its_first_value(store: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -277,24 +229,6 @@ def test_without_a_store(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True, cwd=root)
     assert read_metrics(tmp_path / "metrics.jsonl")[0].metrics == {"a": 1.0}
-
-
-def test_a_full_disk_does_not_end_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tracker = start(None, tmp_path, backend="none")
-    tracker.log_metrics(1, {"a": 1.0})
-    tracker._metrics._file.close()
-    real_append = tracker._metrics.append
-
-    def full(row: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    tracker._metrics.append = full  # type: ignore[method-assign]
-    tracker.log_metrics(2, {"a": 1.0})
-    tracker.log_metrics(3, {"a": 1.0})
-    tracker._metrics.append = real_append  # type: ignore[method-assign]
-    tracker.finish()
-    assert caplog.text.count("cannot be written: No space left on device. The run goes on.") == 1
-    assert "2 line(s) of metrics are lost" in caplog.text
 
 
 def test_logging_costs_the_loop_little(store: str, tmp_path: Path) -> None:
