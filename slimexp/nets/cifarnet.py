@@ -75,7 +75,10 @@ def cifarnet(
 
     def normalized(net: Any, name: str) -> Any:
         # The constants of cuda-convnet's response normalization over 9 channels.
-        return tf.nn.lrn(net, 4, bias=1.0, alpha=0.001 / 9.0, beta=0.75, name=name)
+        # In float32, as there is no other on every device.
+        return tf.cast(
+            tf.nn.lrn(tf.cast(net, tf.float32), 4, bias=1.0, alpha=0.001 / 9.0, beta=0.75, name=name), net.dtype
+        )
 
     with tf.compat.v1.variable_scope(scope, "CifarNet", [images]):
         net = end_points["conv1"] = slim.conv2d(images, 64, [5, 5], scope="conv1")

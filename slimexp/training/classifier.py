@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from slimexp import slim
 from slimexp.errors import UserError
+from slimexp.training.precision import half_variables, to_float32
 
 __all__ = ["Classifier", "choose_image_size"]
 
@@ -111,17 +112,33 @@ class Classifier:
         self.store.freeze()
 
     def __call__(
-        self, images: tf.Tensor, *, is_training: bool, weights: Mapping[str, Any] | None = None
+        self,
+        images: tf.Tensor,
+        *,
+        is_training: bool,
+        weights: Mapping[str, Any] | None = None,
+        dtype: tf.DType = tf.float32,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns logits, float32 [B, num_classes], and end points for images, float32 [B, S, S, 3].
+        """Returns logits, float32 [B, num_classes], and float32 end points for images, float32 [B, S, S, 3].
 
         Args:
             images: The images.
             is_training: Whether dropout is on and batch norm takes the batch's statistics.
             weights: Variables to take instead of the own ones, by their names.
+            dtype: What the layers compute in; the variables are float32 whatever it is.
+
+        Raises:
+            UserError: If the network cannot be built in a half type.
         """
         with self.store.in_use(), _instead(weights or {}):
-            return self._network(images, is_training=is_training)
+            if dtype == tf.float32:
+                return self._network(images, is_training=is_training)
+            with half_variables(dtype):
+                try:
+                    logits, end_points = self._network(tf.cast(images, dtype), is_training=is_training)
+                except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+                    raise UserError(_explain_half(self.network, dtype, error)) from error
+            return to_float32(logits), {name: to_float32(value) for name, value in end_points.items()}
 
     def trace(self, images: tf.Tensor, *, is_training: bool) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Builds the network with variables of the current graph's own, as a look at it needs."""
@@ -180,6 +197,15 @@ def _instead(weights: Mapping[str, Any]) -> Iterator[None]:
 
     with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), custom_getter=getter if weights else None):
         yield
+
+
+def _explain_half(network: Network, dtype: tf.DType, error: Exception) -> str:
+    # It has been built in float32 before, so the type is what is wrong.
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return (
+        f"trainer.precision={dtype.name}: {_full_name(network)} cannot be built in it: {line}\nGive what the network "
+        "makes itself the type of the images (dtype=images.dtype, tf.cast), or train with trainer.precision=float32."
+    )
 
 
 def _takes(function: Callable[..., Any], argument: str) -> bool:

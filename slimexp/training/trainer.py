@@ -14,8 +14,10 @@ from slimexp.errors import UserError
 from slimexp.training.averages import SUFFIX, MovingAverages, average_name, has_averages
 from slimexp.training.classifier import Classifier
 from slimexp.training.inference import Inference
+from slimexp.training.loss_scale import TOO_SMALL, LossScale, is_loss_scale
 from slimexp.training.losses import add_classification_losses
 from slimexp.training.optimizers import LearningRate, create_slots, named_slots
+from slimexp.training.precision import HALF_TYPES, missing_kernel
 from slimexp.training.schedules import Schedule
 from slimexp.training.scopes import in_scopes, resolve_scopes
 
@@ -45,6 +47,9 @@ class Trainer:
         moving_average_decay: Keep moving averages of the model's variables with this decay, in (0, 1), which
             evaluation then uses; None: none.
         evaluate_averages: Whether evaluation uses them.
+        precision: What the layers compute in as they train: `float32`, `bfloat16` or `float16`. Variables, gradients as
+            they are applied, slots, averages and evaluation are float32 in any case. float16 scales its loss, see
+            `LossScale`; then a gradient that is no number leaves out its step instead.
 
     Attributes:
         inference: Evaluates the network with the weights of the moment, or their averages.
@@ -68,6 +73,7 @@ class Trainer:
         trainable_scopes: Sequence[str] = (),
         moving_average_decay: float | None = None,
         evaluate_averages: bool = True,
+        precision: str = "float32",
     ) -> None:
         self.classifier = classifier
         self.strategy = strategy
@@ -76,6 +82,7 @@ class Trainer:
         self._clip_gradient_norm = clip_gradient_norm
         self._check_numerics = check_numerics
         self._seed = seed
+        self._dtype = HALF_TYPES.get(precision, tf.float32)
         with strategy.scope():
             self.global_step = tf.Variable(
                 0,
@@ -102,8 +109,11 @@ class Trainer:
                 if moving_average_decay is None
                 else MovingAverages(classifier.store.variables, moving_average_decay)
             )
+            # bfloat16 has the range of float32.
+            self._loss_scale = LossScale(stops=check_numerics) if self._dtype == tf.float16 else None
         weights = self._averages.variables if self._averages and evaluate_averages else None
         self.inference = Inference(classifier, strategy, weights=weights)
+        self._last: dict[str, tf.Tensor] = {}
         self._train = tf.function(self._train_replicas, autograph=False)
         self._examine = tf.function(self._examine_replicas, autograph=False)
 
@@ -111,6 +121,15 @@ class Trainer:
     def step(self) -> int:
         """The number of steps done."""
         return int(self.global_step.numpy())
+
+    def overflow_note(self) -> str | None:
+        """Says that the last step made here was left out, if it was: see `LossScale`."""
+        if self._loss_scale is None or not self._last or np.isfinite(self._last["gradient_norm"].numpy()):
+            return None
+        return (
+            "trainer.precision=float16: the last step changed nothing, as its gradient overflowed; the loss scale has "
+            f"come down to {float(self._loss_scale.value()):g}. If that goes on, take trainer.precision=bfloat16."
+        )
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Makes one step.
@@ -120,18 +139,30 @@ class Trainer:
 
         Returns:
             float32 [] each: `loss`, `regularization_loss`, `total_loss` and `gradient_norm` before the step, the
-            means over the replicas, and the step's `learning_rate`.
+            means over the replicas, and the step's `learning_rate`; with float16 also its `loss_scale`.
 
         Raises:
             FloatingPointError: If `check_numerics` and the loss or the gradient is no number; the weights are
-                as before the step.
+                as before the step. With float16 the gradient counts only once its loss scale would fall below 1.
+            UserError: If an op of the network cannot be computed in the precision.
         """
         try:
-            return self._train(batch)
+            self._last = self._train(batch)
         except tf.errors.InvalidArgumentError as error:
+            if TOO_SMALL in error.message:
+                raise FloatingPointError(
+                    f"{TOO_SMALL} ({self._numbers(batch)}); trainer.precision=bfloat16 has the range of float32"
+                ) from error
             if ": Tensor had " in error.message:  # From tf.debugging.check_numerics.
                 raise FloatingPointError(self._numbers(batch)) from error
+            if self._dtype != tf.float32 and (op := missing_kernel(error)):
+                raise UserError(
+                    f"trainer.precision={self._dtype.name}: TensorFlow has no {op[0]} of that type for this device, "
+                    f"which {self.classifier.network.__name__} asks for at {op[1]}. Cast its inputs to float32 there, "
+                    "or train with trainer.precision=float32."
+                ) from error
             raise
+        return self._last
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns everything a checkpoint holds, by TF-Slim's names."""
@@ -181,9 +212,8 @@ class Trainer:
                 "Go on with the settings of the run (model, dataset), or start anew in another run_dir."
             )
         self._say_averages(values)
-        # Averages have been spoken of.
-        fresh = sorted(name for name in variables.keys() - values.keys() if not name.endswith(SUFFIX))
-        left = {name for name in values.keys() - variables.keys() if not name.endswith(SUFFIX)}
+        fresh = sorted(name for name in variables.keys() - values.keys() if _is_slot(name))
+        left = {name for name in values.keys() - variables.keys() if _is_slot(name)}
         if fresh or left:
             same_optimizer = _leaves(fresh) <= _leaves(values) and _leaves(left) <= _leaves(variables)
             _log.warning(
@@ -247,20 +277,38 @@ class Trainer:
     def _variables(self) -> dict[str, Any]:
         slots = dict(named_slots(self._optimizer, self._trainable))
         averages = {} if self._averages is None else self._averages.named()
-        return {**self.classifier.store.variables, **slots, **averages, "global_step": self.global_step}
+        scale = {} if self._loss_scale is None else self._loss_scale.named()
+        return {**self.classifier.store.variables, **slots, **averages, **scale, "global_step": self.global_step}
 
     def _train_replicas(self, batch: Batch) -> dict[str, tf.Tensor]:
-        values = self.strategy.run(self._train_replica, args=(batch,))
+        values = self._mean(self.strategy.run(self._train_replica, args=(batch,)))
         if self._averages is not None:
-            with self.strategy.scope():
-                self._averages.update(self.strategy, self.global_step.read_value())
-        return self._mean(values)
+            if self._loss_scale is None:
+                self._move_averages()
+            else:
+                tf.cond(tf.math.is_finite(values["gradient_norm"]), self._move_averages, lambda: None)
+        return values
+
+    def _move_averages(self) -> None:
+        assert self._averages is not None
+        with self.strategy.scope():
+            self._averages.update(self.strategy, self.global_step.read_value())
 
     def _train_replica(self, batch: Batch) -> dict[str, tf.Tensor]:
+        optimizer = self._optimizer
+        if self._loss_scale is not None:
+            scale = self._loss_scale.value()
+            optimizer = self._loss_scale.around(
+                optimizer,
+                is_finite=lambda: tf.math.is_finite(values["gradient_norm"]),
+                forward_variables=self._forward_variables(),
+            )
         values, update_ops = self._losses(batch)
+        if self._loss_scale is not None:
+            values["loss_scale"] = scale
         slim.training.create_train_op(
             values["total_loss"],
-            self._optimizer,
+            optimizer,
             global_step=self.global_step,
             update_ops=update_ops,
             variables_to_train=self._trainable,
@@ -269,12 +317,21 @@ class Trainer:
         )
         return values
 
+    def _forward_variables(self) -> list[Any]:
+        """Returns the variables that the network itself may change as it is computed."""
+        trainable = self.classifier.store.trainable_variables
+        others = [variable for name, variable in self.classifier.store.variables.items() if name not in trainable]
+        if self.strategy.num_replicas_in_sync == 1:
+            return others
+        # Several replicas cannot write to the rest.
+        return [variable for variable in others if variable.aggregation != tf.VariableAggregation.NONE]
+
     def _losses(self, batch: Batch) -> tuple[dict[str, tf.Tensor], list[Any]]:
         """Builds the network in training mode; a replica takes only the losses and updates that it added itself."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         randomness = slim.stateless_randomness(seed=self._seed, step=self.global_step, replica=replica)
         with slim.collected() as own, randomness, slim.frozen_statistics(self._is_frozen):
-            logits, end_points = self.classifier(batch["image"], is_training=True)
+            logits, end_points = self.classifier(batch["image"], is_training=True, dtype=self._dtype)
             add_classification_losses(logits, end_points, batch["label"], valid=batch["valid"], **self._loss)
         loss = tf.add_n(own.losses)
         regularization = tf.add_n(own.regularization_losses) if own.regularization_losses else tf.zeros([])
@@ -298,7 +355,8 @@ class Trainer:
             gradients = slim.learning.clip_gradient_norms(gradients, self._clip_gradient_norm)
         if not self._check_numerics:
             return gradients
-        checks = [tf.debugging.check_numerics(value, name) for name, value in values.items() if name != "learning_rate"]
+        unchecked = {"learning_rate", "loss_scale", *([] if self._loss_scale is None else ["gradient_norm"])}
+        checks = [tf.debugging.check_numerics(value, name) for name, value in values.items() if name not in unchecked]
         with tf.control_dependencies(checks):
             return [(None if g is None else tf.identity(g), variable) for g, variable in gradients]
 
@@ -317,6 +375,11 @@ class Trainer:
         """Says what the failing step looked like: it is built again without its updates."""
         values = {key: float(value) for key, value in self._examine(batch).items()}
         return ", ".join(f"{key} {value:g}" for key, value in values.items())
+
+
+def _is_slot(name: str) -> bool:
+    """Tells whether what a checkpoint has too much or too little is the optimizer's; averages are spoken of apart."""
+    return not name.endswith(SUFFIX) and not is_loss_scale(name)
 
 
 def _leaves(names: Iterable[str]) -> set[str]:

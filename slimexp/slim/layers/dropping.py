@@ -54,11 +54,17 @@ def dropout(
 
         def dropped() -> Any:
             rate = 1 - keep_prob
+            # The draws are made in the type of what is dropped. In half precision they would be others than in single
+            # precision and, of 8 bits, no longer of the rate that was asked for.
+            half = inputs.dtype in (tf.float16, tf.bfloat16)
+            values = tf.cast(inputs, tf.float32) if half else inputs
             if stateless_seed is not None:
-                return tf.nn.experimental.stateless_dropout(
-                    inputs, rate, stateless_seed, rng_alg="philox", noise_shape=noise_shape
+                values = tf.nn.experimental.stateless_dropout(
+                    values, rate, stateless_seed, rng_alg="philox", noise_shape=noise_shape
                 )
-            return tf.nn.dropout(inputs, rate, noise_shape, seed)
+            else:
+                values = tf.nn.dropout(values, rate, noise_shape, seed)
+            return tf.cast(values, inputs.dtype)
 
         outputs = utils.smart_cond(is_training, dropped, lambda: tf.identity(inputs))
         return utils.collect_named_outputs(outputs_collections, sc.name, outputs)
