@@ -26,7 +26,8 @@ from slimexp.errors import UserError
 from slimexp.hydra_errors import explain
 from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.jobs.of_run import take_over
-from slimexp.jobs.starting import report, start, tensorflow_notes_to, wants_traceback
+from slimexp.jobs.sources import find_sources
+from slimexp.jobs.starting import how_to_go_on, report, start, tensorflow_notes_to, wants_traceback
 from slimexp.sweep import grid, runner, search
 from slimexp.sweep.plan import without_hydra
 from slimexp.sweep.task import run_task
@@ -39,7 +40,6 @@ search_path.register()
 grid.register()
 search.register()
 _SWEEPERS = ("hydra_plugins.slimexp.GridSweeper", "hydra_plugins.slimexp.SearchSweeper")
-
 
 # What the jobs of this process came to: one exit code each. They are kept here, since an exception that passes through
 # Hydra is announced once more on its way.
@@ -64,6 +64,7 @@ class Preflight(Callback):
             # Asked of the original, which Hydra will ask as well: a copy would see the clock at another moment.
             run_dir = OmegaConf.select(config, "hydra.run.dir")
             checked = validate(without_hydra(config), start_dir=os.getcwd(), run_dir=run_dir)
+            find_sources(checked)
             if checked.dry_run:
                 raise SystemExit(_rehearse(checked))
         except UserError as error:
@@ -114,7 +115,7 @@ def _hydra_main(cfg: DictConfig) -> None:
         lambda: validate(cfg, start_dir=hydra.utils.get_original_cwd(), run_dir=run_dir),
         list(now.overrides.task),
         run_dir,
-        go_on=f"the same command with run_dir={run_dir}",
+        go_on=how_to_go_on(str(cfg.job.name), run_dir),
         show_traceback=False,
     )
     _exit_codes.append(outcome.exit_code)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from pathlib import Path
 
 from hydra.errors import OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from slimexp.config import CONFIG_DIR
 from slimexp.jobs.starting import disk_trouble
 from slimexp.validation import unknown_key
+from slimexp.wrong_values import explain_value
 
 __all__ = ["explain"]
 
@@ -25,7 +28,7 @@ def explain(error: Exception) -> str:
             )
         return unknown_key(cause.full_key)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
-        return f"{cause.full_key}: {str(cause).splitlines()[0]}"
+        return explain_value(cause)
     trouble = disk_trouble(error, Path.cwd()) if isinstance(error, OSError) else None
     if trouble is not None:
         return trouble
@@ -35,6 +38,8 @@ def explain(error: Exception) -> str:
             f"{message.splitlines()[0]}\nA value with blanks, quotes, '=', '~' or letters beyond ASCII is quoted for "
             "Hydra, and once more for the shell: 'dataset.root=\"my photos\"'."
         )
+    if message.startswith("Config group override must be"):
+        return f"{_group_override()} must name an option of its group, e.g. model=vgg16; --help lists them."
     missing = re.search(r"Could not find '([\w/]+)/(\w+)'", message)
     options = re.findall(r"\n\t(\S+)", message)
     if missing and options:
@@ -49,3 +54,11 @@ def explain(error: Exception) -> str:
         guess = f"the nearest is {close[0]}, of" if close else "there are"
         return f"{group}={option}: there is no such option; {guess} {', '.join(options)}."
     return message
+
+
+def _group_override() -> str:
+    """Returns the word of the command that gives a group something else than a name; Hydra does not say which."""
+    groups = {path.name for path in CONFIG_DIR.iterdir() if path.is_dir()}
+    words = [word for word in sys.argv[1:] if word.partition("=")[0].lstrip("+") in groups]
+    odd = next((word for word in words if not re.match(r"[A-Za-z_]", word.partition("=")[2].replace("null", ""))), None)
+    return f"{odd}:" if odd else "what is given to a group"

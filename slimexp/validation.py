@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from slimexp.config import CONFIG_DIR, GROUP_SCHEMAS, OPTION_SCHEMAS, Config, show
 from slimexp.errors import UserError
+from slimexp.wrong_values import explain_value
 
 __all__ = ["all_keys", "flatten", "nearest", "unknown_key", "validate"]
 
@@ -167,7 +168,7 @@ def _resolved(cfg: DictConfig) -> dict[str, Any]:
             open_keys = sorted(OmegaConf.missing_keys(cfg)) or [key]
             setting = " ".join(f"{open_key}=VALUE" for open_key in open_keys)
             raise UserError(f"{', '.join(open_keys)} not set: add {setting} to the command.") from error
-        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
+        raise UserError(explain_value(error)) from error
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
@@ -217,6 +218,5 @@ def _converted(
         wanted = OmegaConf.masked_copy(node, list(only)) if only is not None else node
         plain: Any = OmegaConf.to_container(wanted, throw_on_missing=True, structured_config_mode=SCMode.INSTANTIATE)
     except OmegaConfBaseException as error:
-        key = ".".join(part for part in (prefix, error.full_key) if part)
-        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
+        raise UserError(explain_value(error, prefix)) from error
     return plain if isinstance(plain, dict) else {f.name: getattr(plain, f.name) for f in dataclasses.fields(schema)}

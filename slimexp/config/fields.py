@@ -27,6 +27,8 @@ def require(ok: bool, key: str, value: object, rule: str) -> None:
 
 def show(value: object) -> str:
     """Returns a value as it is written in the configuration."""
+    if value is None:
+        return "null"
     return value.value if isinstance(value, enum.Enum) else str(value)
 
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from slimexp.convert.pictures import Picture, Rejected, read_pictures
-from slimexp.convert.place import MANIFEST, REJECTED_FILE, new_folder
+from slimexp.convert.place import LABELS_FILE, MANIFEST, REJECTED_FILE, new_folder
 from slimexp.convert.source import Source
-from slimexp.convert.target import FolderTarget, ListTarget, RecordTarget, Target, write_class_names
+from slimexp.convert.target import FolderTarget, ListTarget, RecordTarget, Target
 from slimexp.dataset import AnySplit, Split
 from slimexp.dataset.checks import MAX_SHOWN, counted, first_of
+from slimexp.dataset.class_names import write_class_names
 from slimexp.errors import UserError
 from slimexp.pipeline.doctor.cpus import available_cpus, whole_cpus
 
@@ -104,7 +105,7 @@ def convert(
     names = source.data.class_names
     try:
         with new_folder(target, overwrite=overwrite) as folder, _target(folder, to, names, num_shards, link) as writer:
-            write_class_names(folder, names)
+            write_class_names(os.path.join(folder, LABELS_FILE), names)
             for split in splits:
                 pictures = read_pictures(
                     split,

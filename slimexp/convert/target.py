@@ -24,7 +24,7 @@ from slimexp.dataset.image_folder import READABLE_SUFFIXES
 from slimexp.dataset.record_file import count_records
 from slimexp.errors import UserError
 
-__all__ = ["FolderTarget", "ListTarget", "RecordTarget", "Target", "write_class_names"]
+__all__ = ["FolderTarget", "ListTarget", "RecordTarget", "Target"]
 
 # Files are written by several at a time, since a disk over a network makes each wait.
 _WRITERS = 8
@@ -47,21 +47,6 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Lets go of files and threads, also of those of a split that did not come to its end."""
-
-
-def write_class_names(folder: str, names: Sequence[str]) -> None:
-    """Writes `labels.txt` as TF-Slim does, INDEX:NAME a line.
-
-    Raises:
-        UserError: If a name cannot be read back from there.
-    """
-    for name in names:
-        if name != name.strip(" \t\r") or "\n" in name or "\0" in name:
-            raise UserError(
-                f"the class name {name!r} cannot stand in {LABELS_FILE}: blanks at an end, a line break or NUL."
-            )
-    with open(os.path.join(folder, LABELS_FILE), "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{index}:{name}\n" for index, name in enumerate(names))
 
 
 class RecordTarget:

@@ -1,4 +1,4 @@
-"""Reads the names of the classes: a list from the config, or a text file."""
+"""The names of the classes: read from the config or a text file, and written to one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from slimexp.dataset.checks import require_file
 from slimexp.errors import UserError
 
-__all__ = ["load_class_names"]
+__all__ = ["load_class_names", "write_class_names"]
 
 _KEYED = re.compile(r"([0-9]{1,9}):(.+)")
 
@@ -52,6 +52,23 @@ def load_class_names(
                 f"{source}: {name!r} is the name of the classes {first[name]} and {place}; each needs its own."
             )
     return tuple(names)
+
+
+def write_class_names(path: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Writes a file as TF-Slim's `labels.txt`, INDEX:NAME a line, which `load_class_names` reads back.
+
+    Raises:
+        UserError: If a name cannot be read back from there.
+    """
+    for name in names:
+        is_text = name.isascii() or name == name.encode(errors="ignore").decode()
+        if name != name.strip(" \t\r") or "\n" in name or "\0" in name or not is_text:
+            raise UserError(
+                f"the class name {name!r} cannot stand in {os.path.basename(path)}: blanks at an end, a line break, "
+                "NUL or what is no text."
+            )
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{index}:{name}\n" for index, name in enumerate(names))
 
 
 def _numbered(names: list[str]) -> list[str]:

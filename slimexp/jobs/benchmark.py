@@ -20,6 +20,7 @@ from slimexp.jobs.benchmark_result import Measured, describe_place, record, repo
 from slimexp.jobs.diagnosis import diagnose
 from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import earlier_run, log_data, recorded
+from slimexp.jobs.starting import turn_first_pixels
 from slimexp.jobs.train import make_trainer
 from slimexp.pipeline import Feed
 from slimexp.pipeline.doctor.measure import StageBench, step_rate, take_turns
@@ -74,15 +75,16 @@ def benchmark(config: Config, overrides: Sequence[str], tracker: Tracker, signal
         The verdict.
     """
     build.check_targets(config)
+    strategy = make_strategy(config.trainer.strategy.value, config.trainer.num_clones)  # Before TensorFlow is in use.
     if config.trainer.deterministic:
         make_deterministic(config.seed)
+    turn_first_pixels(config.run_dir)
     data = build.dataset(config)
     _log.info("%s", describe(data))
     log_data(tracker, data)
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
     config = resolve_auto(config, data.train, preprocessing, tracker, check_stop=signals.check)
-    strategy = make_strategy(config.trainer.strategy.value, config.trainer.num_clones)
     settings = build.pipeline_settings(config)
     replicas = strategy.num_replicas_in_sync
     settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)

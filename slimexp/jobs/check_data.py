@@ -20,6 +20,7 @@ from slimexp.jobs import build
 from slimexp.jobs.auto import AUTO
 from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import FINGERPRINT_TAG, earlier_run, recorded, refuse_other_job
+from slimexp.jobs.starting import turn_first_pixels
 from slimexp.pipeline.check import duplicates as duplicates_of
 from slimexp.pipeline.check.contact_sheet import TILE_PX, draw_contact_sheet
 from slimexp.pipeline.check.duplicates import Duplicates, find_duplicates, label_text
@@ -77,6 +78,7 @@ def check(config: Config, tracker: Tracker, signals: StopSignals) -> int:
     data = build.dataset(_tolerant(config))
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
     settings = build.pipeline_settings(config)
+    turn_first_pixels(config.run_dir)
     examiner = Examiner(decoder=settings.decoder, exif=settings.exif, threads=settings.threads)
     reports: list[SplitReport] = []
     summary = Summary(reports, show=config.check_data.show)

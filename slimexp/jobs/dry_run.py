@@ -54,9 +54,9 @@ class Rehearsal:
         Raises:
             UserError: For the first thing that would end it.
         """
-        build.check_targets(config)
         if config.job.reads is not None:
             return _of_trained(config)
+        build.check_targets(config)
         if config.job.name == "inspect" and config.inspect.checkpoint is not None:
             keys = ("inspect.checkpoint", "inspect.other")
             paths = {key: flatten(config)[key] for key in keys}
@@ -164,7 +164,10 @@ def _of_trained(config: Config) -> str:
     if export is not None:
         Manifest.read(export, key=key)
         return "; ".join([*parts, f"the export in {export}"])
-    trained = load_trained(config, path, key=key, strategy=make_strategy())
+    evaluates = config.job.name == "evaluate"
+    if evaluates:
+        build.check_targets(config)
+    trained = load_trained(config, path, key=key, strategy=make_strategy(), needs_data=evaluates)
     return "; ".join(
         [*parts, f"{trained.checkpoint.describe()}, images of {trained.image_size} x {trained.image_size}"]
     )

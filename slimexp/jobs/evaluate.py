@@ -16,6 +16,7 @@ from slimexp.dataset.summary import describe
 from slimexp.errors import UserError
 from slimexp.jobs import build
 from slimexp.jobs.auto import resolve_auto
+from slimexp.jobs.classes import refuse_other_classes
 from slimexp.jobs.evaluation import Evaluator, evaluated_split
 from slimexp.jobs.following import follow
 from slimexp.jobs.lock import exclusive
@@ -23,6 +24,7 @@ from slimexp.jobs.notes import warn_about_preprocessing
 from slimexp.jobs.of_run import find_run
 from slimexp.jobs.record import earlier_run, log_data, recorded, refuse_other_job
 from slimexp.jobs.restoring import restore_rules
+from slimexp.jobs.starting import turn_first_pixels
 from slimexp.jobs.trained import checkpoint_step, run_tags
 from slimexp.tracking import Tracker
 from slimexp.training.checkpoint_file import CheckpointFile
@@ -80,10 +82,13 @@ def evaluate(config: Config, tracker: Tracker, signals: StopSignals) -> Evaluato
     first = None if config.evaluation.follow else CheckpointFile(place, key=_KEY)
     build.check_targets(config)
     warn_about_preprocessing(config)
+    strategy = make_strategy()  # Before TensorFlow is in use.
     if config.trainer.deterministic:
         make_deterministic(config.seed)
+    turn_first_pixels(config.run_dir)
     data = build.dataset(config)
     _log.info("%s", describe(data))
+    refuse_other_classes(data, source, asked=f"{_KEY}={place}")
     split = evaluated_split(config, data)
     if split is None:
         raise UserError(
@@ -97,7 +102,6 @@ def evaluate(config: Config, tracker: Tracker, signals: StopSignals) -> Evaluato
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=False)
     config = resolve_auto(config, split, preprocessing, tracker, record, check_stop=signals.check)
 
-    strategy = make_strategy()
     classifier = build.classifier(config, num_classes=data.num_classes, image_size=image_size)
     with strategy.scope():
         classifier.build()

@@ -21,7 +21,7 @@ from slimexp.jobs import build
 from slimexp.pipeline import Feed
 from slimexp.pipeline.copies.cache import ShrunkCache
 from slimexp.tracking import Tracker, read_metrics
-from slimexp.tracking.tracker import METRICS_FILE
+from slimexp.tracking.run import METRICS_FILE
 from slimexp.training.inference import Inference
 from slimexp.training.signals import StopSignals
 

@@ -30,7 +30,7 @@ from slimexp.export.summary import summary
 from slimexp.jobs.export_sample import take_sample
 from slimexp.jobs.lock import exclusive
 from slimexp.jobs.record import earlier_run, recorded, refuse_other_job
-from slimexp.jobs.starting import tensorflow_notes_to
+from slimexp.jobs.starting import turn_first_pixels
 from slimexp.jobs.targets import arguments
 from slimexp.jobs.trained import Trained, load_trained, pipeline_settings, source_tags
 from slimexp.pipeline.preprocessing.base import WindowPreprocessing
@@ -84,10 +84,9 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
         trained = load_trained(
             config, config.export.checkpoint, key=_KEY, strategy=tf.distribute.OneDeviceStrategy("/cpu:0")
         )
-        with tensorflow_notes_to(Path(config.run_dir) / "slimexp.log"):
-            tf.transpose(tf.zeros([1, 1], tf.uint8))  # The first one of pixels makes TensorFlow speak of the processor.
+        turn_first_pixels(config.run_dir)
         tracker.set_tags(source_tags(trained))
-        sample = take_sample(config, trained, signals)
+        sample, note = take_sample(config, trained, signals)
         signals.check()
         make_folder(folder)
         is_own = os.path.samefile(folder, config.run_dir)  # Which is locked already.
@@ -97,7 +96,7 @@ def export(config: Config, tracker: Tracker, signals: StopSignals) -> Path:
             _refuse_earlier(config, folder)  # Another process may have made one meanwhile.
             place = workplace(folder)
             try:
-                manifest = _build(config, trained, sample, place, signals)
+                manifest = _build(config, trained, sample, place, signals, notes=[note] if note else [])
                 signals.check()
                 install(place, folder)
             finally:
@@ -140,11 +139,12 @@ def _check_tracking(config: Config) -> None:
         raise UserError("tracking.log_model=true: with tracking=none there is no run to log the model in.")
 
 
-def _build(config: Config, trained: Trained, sample: Sample, place: Path, signals: StopSignals) -> Manifest:
+def _build(
+    config: Config, trained: Trained, sample: Sample, place: Path, signals: StopSignals, *, notes: list[str]
+) -> Manifest:
     """Writes all parts of the export into its workplace and checks them, as they are on the disk."""
     formats = [kind.value for kind in config.export.formats]
-    data, classifier = trained.data, trained.classifier
-    notes = []
+    classes, classifier = trained.classes, trained.classifier
     reason = why_no_bytes(trained.preprocessing)
     if reason is not None:
         notes.append(f"no signature {IMAGE_BYTES}: {reason}")
@@ -155,14 +155,14 @@ def _build(config: Config, trained: Trained, sample: Sample, place: Path, signal
     model = ExportedModel(
         lambda images: classifier(images, is_training=False)[0],
         variables=list(classifier.store.variables.values()),
-        class_names=data.class_names,
-        task=data.task,
+        class_names=classes.names,
+        task=classes.task,
         image_size=trained.image_size,
         preprocessing=None if reason is not None else trained.preprocessing,
         exif=settings.exif,
         scaled=scaled,
     )
-    labels = "".join(f"{name}\n" for name in data.class_names)
+    labels = "".join(f"{name}\n" for name in classes.names)
     (place / LABELS).write_text(labels, encoding="utf-8")
     of_images: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
     of_bytes: dict[str, Callable[[Sequence[bytes]], np.ndarray]] = {}
@@ -205,8 +205,8 @@ def _build(config: Config, trained: Trained, sample: Sample, place: Path, signal
             "image_size": trained.image_size,
             "parameters": classifier.num_parameters(),
         },
-        task=data.task,
-        classes=list(data.class_names),
+        task=classes.task,
+        classes=list(classes.names),
         saved_model=signatures,
         frozen_graph=frozen,
         tflite=tflite,
@@ -233,9 +233,9 @@ def _build(config: Config, trained: Trained, sample: Sample, place: Path, signal
 
 def _freeze(trained: Trained, path: Path) -> tuple[InferenceGraph, dict[str, Any]]:
     """Writes the frozen graph; returns the graph that it came from, and its description."""
-    classifier, data = trained.classifier, trained.data
+    classifier, classes = trained.classifier, trained.classes
     graph = inference_graph(
-        lambda images: classifier.trace(images, is_training=False), image_size=trained.image_size, task=data.task
+        lambda images: classifier.trace(images, is_training=False), image_size=trained.image_size, task=classes.task
     )
     assert graph.scores is not None
     variables = classifier.store.variables
@@ -251,7 +251,7 @@ def _freeze(trained: Trained, path: Path) -> tuple[InferenceGraph, dict[str, Any
     def described(node: str, shape: Sequence[int | None]) -> dict[str, Any]:
         return {"node": node, "tensor": f"{node}:0", "dtype": "float32", "shape": list(shape)}
 
-    size, count = trained.image_size, data.num_classes
+    size, count = trained.image_size, len(classes.names)
     return graph, {
         "inputs": {"images": described(graph.input, [None, size, size, 3])},
         "outputs": {"logits": described(graph.logits, [None, count]), "scores": described(graph.scores, [None, count])},

@@ -1,20 +1,23 @@
-"""The real images that an export is held against evaluation on, with what evaluation says of them."""
+"""The images that an export is held against evaluation on, with what evaluation says of them."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from slimexp.config import Config
 from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit, Split
+from slimexp.errors import UserError
 from slimexp.export.check import Sample
 from slimexp.export.decoding import FORMATS
 from slimexp.export.scoring import probabilities
@@ -30,10 +33,12 @@ __all__ = ["take_sample"]
 
 # The sample goes through in batches of this size.
 _BATCH = 8
+# Generated images differ less from each other than photos do: more of them find no more.
+_MOST_GENERATED = 8
 
 
-def take_sample(config: Config, trained: Trained, signals: StopSignals) -> Sample:
-    """Takes real images through evaluation's own pipeline and network.
+def take_sample(config: Config, trained: Trained, signals: StopSignals) -> tuple[Sample, str | None]:
+    """Takes real images through evaluation's own pipeline and network; generated ones where there are none.
 
     With `pipeline.decoder=tensorflow`, since a graph has TensorFlow's decoders. The native op, which evaluation takes
     where it can (`auto`), differs from them by 0.001 grey levels on average where a photo is decoded at full size (24
@@ -47,26 +52,47 @@ def take_sample(config: Config, trained: Trained, signals: StopSignals) -> Sampl
         trained: The network with its weights and its dataset, of which the held-out examples are taken if there are.
         signals: A stop is obeyed while a batch is waited for.
 
+    Returns:
+        The images, and a note where they are generated: why, and how to have real ones taken.
+
     Raises:
-        UserError: If a file is not there, or none is an image that can be read; single bad images are left out.
+        UserError: If evaluation itself fails on generated images; single bad images are left out.
     """
-    data = trained.data
-    split = data.eval if data.eval is not None else data.train
-    wanted = min(config.export.check_images, len(split))
-    chosen = _spread(split, wanted)
+    data, reason = trained.data, trained.without_data
+    if data is not None:
+        split = data.eval if data.eval is not None else data.train
+        count = min(config.export.check_images, len(split))
+        try:
+            return _take(config, trained, _spread(split, count), f"{split.name} of {data.name}", count, signals), None
+        except UserError as error:
+            reason = str(error).splitlines()[0]
+    note = (
+        "checked on generated images alone, as those of the dataset cannot be read. With the keys that say where they "
+        f"are now, e.g. dataset.root=PATH, it is checked on them: {reason}"
+    )
+    count = min(config.export.check_images, _MOST_GENERATED)
+    with tempfile.TemporaryDirectory() as folder:
+        split = _generated(Path(folder), trained, count)
+        return _take(config, trained, split, "generated", count, signals), note
+
+
+def _take(
+    config: Config, trained: Trained, split: AnySplit, description: str, wanted: int, signals: StopSignals
+) -> Sample:
+    """Returns the first `wanted` images of a split that can be read, with what evaluation says of them."""
     settings = dataclasses.replace(pipeline_settings(config, batch_size=min(_BATCH, wanted)), decoder="tensorflow")
     inference = Inference(trained.classifier, tf.distribute.OneDeviceStrategy("/cpu:0"))
     images: list[np.ndarray] = []
     logits: list[np.ndarray] = []
     indices: list[np.ndarray] = []
     feed = Feed(
-        chosen,
+        split,
         preprocessing=trained.preprocessing,
         settings=settings,
         seed=config.seed,
         is_training=False,
         check_stop=signals.check,
-        skipped=SkippedImages(chosen, path=None, max_fraction=1.0),
+        skipped=SkippedImages(split, path=None, max_fraction=1.0),
     )
     with feed, contextlib.suppress(StopIteration):
         while sum(len(numbers) for numbers in indices) < wanted:
@@ -79,11 +105,29 @@ def take_sample(config: Config, trained: Trained, signals: StopSignals) -> Sampl
     numbers = np.concatenate(indices)[:wanted].tolist()
     return Sample(
         images=np.concatenate(images)[:wanted],
-        scores=probabilities(np.concatenate(logits)[:wanted], data.task),
-        paths=[chosen.path(number) for number in numbers],
-        contents=_contents(chosen, numbers),
-        split=f"{split.name} of {data.name}",
+        scores=probabilities(np.concatenate(logits)[:wanted], trained.classes.task),
+        paths=[split.path(number) for number in numbers],
+        contents=_contents(split, numbers),
+        split=description,
     )
+
+
+def _generated(folder: Path, trained: Trained, count: int) -> Split:
+    """Writes images of soft colours and some noise, of several sizes, as JPEG and PNG by turns."""
+    random, side = np.random.default_rng(0), trained.image_size
+    paths = []
+    for number in range(count):
+        height, width = (int(side * factor) + 8 for factor in random.uniform(0.8, 2.0, size=2))
+        coarse = Image.fromarray(random.integers(0, 256, [4, 4, 3], dtype=np.uint8)).resize((width, height))
+        noise = random.normal(0, 10, [height, width, 3])
+        pixels = np.clip(np.asarray(coarse, np.float64) + noise, 0, 255).astype(np.uint8)
+        path = folder / f"generated-{number}.{'png' if number % 2 else 'jpg'}"
+        Image.fromarray(pixels).save(path)
+        paths.append(os.fsencode(path))
+    num_classes = len(trained.classes.names)
+    is_single = trained.classes.task == "single"
+    labels = np.zeros([count], np.int32) if is_single else np.zeros([count, num_classes], np.int8)
+    return Split("generated", paths, labels, str(folder))
 
 
 def _spread(split: AnySplit, count: int) -> AnySplit:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from slimexp.errors import UserError
-from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
+from slimexp.tracking.record import RECORD_FILE
+from slimexp.tracking.run import METRICS_FILE
 from slimexp.training.checkpoint_watch import find_checkpoints
 
 __all__ = ["follow", "run_has_ended"]

@@ -12,7 +12,7 @@ from slimexp.errors import UserError
 from slimexp.evaluation import direction_of, metric_names
 from slimexp.jobs.evaluation import Evaluator, evaluated_split
 from slimexp.tracking import read_metrics
-from slimexp.tracking.tracker import METRICS_FILE
+from slimexp.tracking.run import METRICS_FILE
 from slimexp.training.best import BestKeeper
 from slimexp.training.trainer import Trainer
 from slimexp.validation import nearest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,9 @@ import tensorflow as tf
 from slimexp.config import Config
 from slimexp.dataset.split import Dataset
 from slimexp.jobs import build
+from slimexp.jobs.benchmark_result import describe_place
 from slimexp.pipeline.copies.cache import explain_short_side
+from slimexp.sweep.tuned import measured_elsewhere
 
 __all__ = [
     "moving_averages_note",
@@ -20,6 +23,7 @@ __all__ = [
     "warn_about_preprocessing",
     "warn_about_single_class",
     "warn_about_small_copies",
+    "warn_about_tuned_elsewhere",
 ]
 
 _log = logging.getLogger("slimexp")
@@ -36,6 +40,14 @@ def warn_about_preprocessing(config: Config) -> None:
             config.model.name,
             config.model.preprocessing,
         )
+
+
+def warn_about_tuned_elsewhere(config: Config, num_images: int, image_size: int) -> None:
+    """Warns if `pipeline=tuned` was measured on another machine, or for other data or another network."""
+    place = describe_place(config, num_images, image_size)
+    warning = measured_elsewhere(config.pipeline.name, place, sys.argv)
+    if warning:
+        _log.warning("%s", warning)
 
 
 def warn_about_single_class(data: Dataset) -> None:

@@ -21,8 +21,9 @@ from yaml import YAMLError
 
 from slimexp.config import GROUP_SCHEMAS, Config
 from slimexp.errors import UserError
+from slimexp.wrong_values import explain_value
 
-__all__ = ["RESOLVED_FILE", "find_run", "take_over", "write_resolved"]
+__all__ = ["RESOLVED_FILE", "find_run", "recorded_task", "take_over", "write_resolved"]
 
 RESOLVED_FILE = ".hydra/resolved.yaml"
 # What a run is made of. Where its results are recorded, and what single jobs do, are the command's own.
@@ -42,14 +43,28 @@ _TAKEN = (
 _BRINGS = {"model": ("preprocessing",), "experiment": _TAKEN}
 
 
-def write_resolved(config: Config) -> None:
-    """Writes what a run came to, with absolute paths and measured counts, for the jobs that work on it later."""
+def write_resolved(config: Config, *, image_size: int, task: str) -> None:
+    """Writes what a run came to, with absolute paths and measured counts, for the jobs that work on it later.
+
+    Args:
+        config: Checked.
+        image_size: The side of the network's images in pixels, which may depend on the dataset.
+        task: The dataset's: `single` or `multi`.
+    """
     values = {name: _plain(getattr(config, name)) for name in _TAKEN}
+    values["model"]["image_size"] = image_size
+    values["task"] = task
     path = Path(config.run_dir) / RESOLVED_FILE
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_suffix(".tmp")
     temporary.write_text(OmegaConf.to_yaml(OmegaConf.create(values)), encoding="utf-8")
     temporary.replace(path)
+
+
+def recorded_task(run: Path) -> str | None:
+    """Returns the task that a run was trained for, `single` or `multi`; None if it is of a version that kept none."""
+    task = _read(run / RESOLVED_FILE).get("task")
+    return None if task is None else str(task)
 
 
 def find_run(path: str | Path) -> Path | None:
@@ -147,7 +162,7 @@ def _node(run: Path, group: str, value: Any) -> Any:
     try:
         return value if schema is None else OmegaConf.merge(OmegaConf.structured(schema), value)
     except OmegaConfBaseException as error:
-        reason = str(error).splitlines()[0]
+        reason = explain_value(error, group)
         raise UserError(f"{run / RESOLVED_FILE}: {group} is not as this version of slimexp has it: {reason}") from error
 
 

@@ -29,6 +29,7 @@ from slimexp.export.reading import AllBadError, BadFiles, FileReader, as_split
 from slimexp.export.scoring import SavedModelScorer, load_scorer, probabilities
 from slimexp.jobs import build
 from slimexp.jobs.lock import exclusive
+from slimexp.jobs.starting import turn_first_pixels
 from slimexp.jobs.trained import load_trained, pipeline_settings
 from slimexp.pipeline import Feed, PipelineSettings
 from slimexp.pipeline.preprocessing.base import PreprocessingLike, WindowPreprocessing
@@ -160,6 +161,7 @@ def _looked_at(
         skipped=bad_files,
     )
     done, said = 0, time.monotonic()
+    turn_first_pixels(config.run_dir)
     with feed:
         try:
             for batch in feed:
@@ -184,8 +186,8 @@ def _of_checkpoint(config: Config, path: str) -> _Model:
     inference = Inference(trained.classifier, strategy)
     return _Model(
         logits=lambda batch: inference.step(batch)["logits"],
-        classes=trained.data.class_names,
-        task=trained.data.task,
+        classes=trained.classes.names,
+        task=trained.classes.task,
         preprocessing=trained.preprocessing,
         settings=_settings(config),
     )

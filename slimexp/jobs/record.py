@@ -25,8 +25,8 @@ from slimexp.sweep import membership
 from slimexp.tracking import Tracker, provenance, read_metrics
 from slimexp.tracking.masking import mask_settings, mask_tree
 from slimexp.tracking.params import flatten as flatten_params
-from slimexp.tracking.record import read_record
-from slimexp.tracking.tracker import METRICS_FILE, RECORD_FILE
+from slimexp.tracking.record import RECORD_FILE, read_record
+from slimexp.tracking.run import METRICS_FILE
 from slimexp.training.checkpoints import Checkpoints
 from slimexp.training.signals import StopSignals
 from slimexp.validation import flatten

@@ -19,9 +19,20 @@ from typing import Any
 from slimexp.config import Config
 from slimexp.errors import Interrupted, UserError
 
-__all__ = ["Outcome", "disk_trouble", "report", "start", "tensorflow_notes_to", "wants_traceback"]
+__all__ = [
+    "Outcome",
+    "disk_trouble",
+    "how_to_go_on",
+    "report",
+    "start",
+    "tensorflow_notes_to",
+    "turn_first_pixels",
+    "wants_traceback",
+]
 
 _LOG_FILE = "slimexp.log"
+# The jobs that keep nothing to go on from. Their folder within the run that they work on is not that run's `run_dir`.
+_BEGIN_ANEW = ("benchmark", "check_data", "evaluate", "export", "inspect", "predict")
 # What the user mends, and no fault of any program: full, over the quota, read-only, somebody else's.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 # As TensorFlow and SQLite put it, whose errors are no OSErrors.
@@ -91,6 +102,13 @@ def start(
     return Outcome()
 
 
+def how_to_go_on(job: str, run_dir: Path) -> str:
+    """Returns what to enter after a job was stopped, for `start`."""
+    if job in _BEGIN_ANEW:
+        return f"the same command again; job={job} begins anew"
+    return f"the same command with run_dir={run_dir}"
+
+
 def disk_trouble(error: BaseException, folder: Path) -> str | None:
     """Says what is wrong where an error comes from a disk that is full or that may not be written.
 
@@ -144,6 +162,20 @@ def tensorflow_notes_to(log_file: Path) -> Iterator[None]:
     finally:
         os.dup2(screen, 2)
         os.close(screen)
+
+
+def turn_first_pixels(run_dir: str | Path) -> None:
+    """Has TensorFlow say into the run's log what it says of the processor at the first transposition of bytes.
+
+    On one without AVX-512 that is a line that looks like an error and is none: another implementation takes over.
+
+    Args:
+        run_dir: The run's folder. The devices have to be set up before: TensorFlow is in use from here on.
+    """
+    import tensorflow as tf
+
+    with tensorflow_notes_to(Path(run_dir) / _LOG_FILE), tf.device("/CPU:0"):
+        tf.transpose(tf.zeros([1, 1], tf.uint8))
 
 
 def _job(config: Config) -> Any:

@@ -18,6 +18,7 @@ from slimexp.dataset.summary import describe
 from slimexp.errors import UserError
 from slimexp.jobs import build
 from slimexp.jobs.auto import resolve_auto
+from slimexp.jobs.classes import record_classes, refuse_other_classes
 from slimexp.jobs.diagnosis import diagnose
 from slimexp.jobs.evaluation import Evaluator
 from slimexp.jobs.keeping import best_keeper, ends_early, evaluate_and_keep, is_due
@@ -28,6 +29,7 @@ from slimexp.jobs.notes import (
     warn_about_preprocessing,
     warn_about_single_class,
     warn_about_small_copies,
+    warn_about_tuned_elsewhere,
 )
 from slimexp.jobs.of_run import write_resolved
 from slimexp.jobs.record import (
@@ -38,6 +40,7 @@ from slimexp.jobs.record import (
     say_what_changed,
 )
 from slimexp.jobs.restoring import find_checkpoint, restore, say_goes_on
+from slimexp.jobs.starting import turn_first_pixels
 from slimexp.jobs.targets import call
 from slimexp.pipeline import Feed
 from slimexp.pipeline.skipping import SkippedImages
@@ -49,6 +52,7 @@ from slimexp.training.checkpoints import Checkpoints
 from slimexp.training.classifier import choose_image_size
 from slimexp.training.devices import make_deterministic, make_strategy
 from slimexp.training.loop import fit
+from slimexp.training.precision import slow_note
 from slimexp.training.schedules import Schedule
 from slimexp.training.signals import StopSignals
 from slimexp.training.trainer import Trainer
@@ -104,15 +108,20 @@ def train(
     pretrained = find_checkpoint(config) if first_step is None else None
     if config.trainer.deterministic:
         make_deterministic(config.seed)
+    turn_first_pixels(config.run_dir)
     data = build.dataset(config)
     _log.info("%s", describe(data))
     warn_about_single_class(data)
+    if first_step is not None:
+        refuse_other_classes(data, Path(config.run_dir), asked=f"run_dir={config.run_dir}")
     data_fingerprint = log_data(tracker, data)
 
     image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
+    warn_about_tuned_elsewhere(config, len(data.train), image_size)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=True)
     config = resolve_auto(config, data.train, preprocessing, tracker, earlier, check_stop=signals.check)
-    write_resolved(config)
+    record_classes(Path(config.run_dir), data, tracker)
+    write_resolved(config, image_size=image_size, task=data.task)
     settings = build.pipeline_settings(config)
     replicas = strategy.num_replicas_in_sync
     settings.check(len(data.train), replicas, is_training=True, is_sequential=data.train.is_sequential)
@@ -121,6 +130,8 @@ def train(
     _log.info("%s", _resolved(config, trainer, image_size, last_step, len(data.train)))
     if pretrained is not None:
         restore(config, trainer, pretrained, tracker)
+    if slow := slow_note(config.trainer.precision.value):
+        _log.warning("%s", slow)
     note = moving_averages_note(config, last_step)
     if note:
         _log.warning("%s", note)
@@ -185,13 +196,13 @@ def train(
     signals.hold()
     results = [evaluator.summary()]
     if keeper is not None and keeper.is_exhausted:
-        results.append(keeper.explain_stop())
         tracker.set_tags({EARLY_STOP_TAG: keeper.explain_stop()})
     if note:
         results.append(note)
-    if trainer.step > began_at and (unmoved := unmoved_statistics_note(statistics, trainer.statistics())):
+    if overflow := trainer.overflow_note():
+        _log.warning("%s", overflow)
+    elif trainer.step > began_at and (unmoved := unmoved_statistics_note(statistics, trainer.statistics())):
         _log.warning("%s", unmoved)
-        results.append(unmoved)
     if found.bottleneck != "unknown":
         results.append(str(found))
     _say_where_everything_is(config, checkpoints, keeper, results, tracker)
@@ -245,6 +256,7 @@ def make_trainer(
         trainable_scopes=config.restore.trainable_scopes,
         moving_average_decay=config.trainer.moving_average_decay,
         evaluate_averages=config.evaluation.use_averages != "false",
+        precision=config.trainer.precision.value,
     )
 
 

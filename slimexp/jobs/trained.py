@@ -15,12 +15,14 @@ from slimexp.dataset.split import Dataset
 from slimexp.errors import UserError
 from slimexp.jobs import build
 from slimexp.jobs.auto import AUTO
+from slimexp.jobs.classes import CLASSES_FILE, Classes, read_classes, refuse_other_classes
 from slimexp.jobs.notes import warn_about_preprocessing
 from slimexp.jobs.of_run import find_run
 from slimexp.jobs.record import earlier_run
 from slimexp.jobs.restoring import restore_rules
 from slimexp.pipeline import PipelineSettings
 from slimexp.pipeline.doctor.cpus import available_cpus, whole_cpus
+from slimexp.shown import shown_path
 from slimexp.training.checkpoint_file import CheckpointFile
 from slimexp.training.checkpoint_watch import step_of
 from slimexp.training.classifier import Classifier, choose_image_size
@@ -37,7 +39,9 @@ class Trained:
 
     Attributes:
         classifier: The network; its variables have the checkpoint's values.
-        data: What it was trained for.
+        classes: What its outputs mean.
+        data: The dataset that it was trained on; None if that cannot be read, and the classes are the run's own record.
+        without_data: Why not, in words; empty if it can.
         image_size: The images' side in pixels.
         preprocessing: That of evaluation.
         checkpoint: Where the weights are from.
@@ -46,7 +50,9 @@ class Trained:
     """
 
     classifier: Classifier
-    data: Dataset
+    classes: Classes
+    data: Dataset | None
+    without_data: str
     image_size: int
     preprocessing: Any
     checkpoint: CheckpointFile
@@ -54,7 +60,9 @@ class Trained:
     weights: str
 
 
-def load_trained(config: Config, path: str, *, key: str, strategy: tf.distribute.Strategy) -> Trained:
+def load_trained(
+    config: Config, path: str, *, key: str, strategy: tf.distribute.Strategy, needs_data: bool = False
+) -> Trained:
     """Builds the configured network and gives it a checkpoint's weights.
 
     Args:
@@ -62,17 +70,22 @@ def load_trained(config: Config, path: str, *, key: str, strategy: tf.distribute
         path: The checkpoint, or a folder for its latest.
         key: The configuration key of `path`, for messages.
         strategy: Where the variables are to be.
+        needs_data: Whether a run's own record of its classes is not enough where its dataset cannot be read.
 
     Raises:
-        UserError: If the checkpoint cannot be read or does not fit, or the dataset cannot be loaded.
+        UserError: If the checkpoint cannot be read or does not fit, the dataset has other classes, or it cannot be
+            read and is needed.
     """
     checkpoint = CheckpointFile(path, key=key)
-    build.check_targets(config)
+    network = build.network(config)
     warn_about_preprocessing(config)
-    data = _dataset(config, key, path)
-    image_size = choose_image_size(build.network(config), config.model.image_size, data.image_side_px)
+    run = find_run(checkpoint.prefix)
+    data, without_data = _dataset(config, run, asked=f"{key}={path}", needs_data=needs_data)
+    classes = read_classes(run) if data is None else Classes.of(data)
+    assert classes is not None
+    image_size = choose_image_size(network, config.model.image_size, None if data is None else data.image_side_px)
     preprocessing = build.preprocessing(config, size_px=image_size, is_training=False)
-    classifier = build.classifier(config, num_classes=data.num_classes, image_size=image_size)
+    classifier = build.classifier(config, num_classes=len(classes.names), image_size=image_size)
     with strategy.scope():
         classifier.build()
     averages = load_weights(
@@ -85,7 +98,17 @@ def load_trained(config: Config, path: str, *, key: str, strategy: tf.distribute
     kind = "the moving averages of the weights" if averages else "the weights"
     _log.info("Using %s of %s.", kind, checkpoint.describe())
     weights = "averages" if averages else "last"
-    return Trained(classifier, data, image_size, preprocessing, checkpoint, checkpoint_step(checkpoint), weights)
+    return Trained(
+        classifier=classifier,
+        classes=classes,
+        data=data,
+        without_data=without_data,
+        image_size=image_size,
+        preprocessing=preprocessing,
+        checkpoint=checkpoint,
+        step=checkpoint_step(checkpoint),
+        weights=weights,
+    )
 
 
 def pipeline_settings(config: Config, *, batch_size: int | None = None) -> PipelineSettings:
@@ -109,18 +132,30 @@ def run_tags(run: Path | None) -> dict[str, str]:
     return {} if run is None else {"source.run_dir": str(run), **({"source.run_id": run_id} if run_id else {})}
 
 
-def _dataset(config: Config, key: str, path: str) -> Dataset:
-    """Loads the dataset for its classes; whether all its files are there does not matter here."""
+def _dataset(config: Config, run: Path | None, *, asked: str, needs_data: bool) -> tuple[Dataset | None, str]:
+    """Loads the dataset for its classes; whether all its files are there does not matter here.
+
+    Returns:
+        The dataset, or None and why it cannot be read, where the run has kept a record of its classes.
+    """
     option: Any = config.dataset
     if getattr(option, "check_files", None):
         option = dataclasses.replace(option, check_files=False)
     try:
-        return build.dataset(dataclasses.replace(config, dataset=option))
-    except UserError as error:
-        raise UserError(
-            f"{key}={path}: the classes are those of the dataset that it was trained on, which cannot be loaded: "
-            f"{error}\nAn export (job=export) carries its classes with it."
-        ) from error
+        data = build.dataset(dataclasses.replace(config, dataset=option))
+    except (UserError, OSError) as error:
+        if run is None or needs_data or read_classes(run) is None:
+            raise UserError(
+                f"{asked}: the classes are those of the dataset that it was trained on, which cannot be loaded: "
+                f"{error}\nAn export (job=export) carries its classes with it."
+            ) from error
+        reason = str(error).splitlines()[0]
+        _log.warning(
+            "The dataset cannot be read, so the classes are those of %s/%s: %s", shown_path(run), CLASSES_FILE, reason
+        )
+        return None, reason
+    refuse_other_classes(data, run, asked=asked)
+    return data, ""
 
 
 def checkpoint_step(checkpoint: CheckpointFile) -> int | None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import difflib
 import os
 import re
-import shlex
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,24 +22,12 @@ import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from slimexp.errors import UserError
+from slimexp.training.checkpoint_place import PARTS, locate_checkpoint
 
 __all__ = ["CheckpointFile", "Variable"]
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
-_PARTS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-_ARCHIVES = (".gz", ".tgz", ".tar", ".zip", ".bz2", ".xz")
-_OTHERS = (".h5", ".hdf5", ".keras", ".pb", ".pt", ".pth", ".npz", ".npy", ".safetensors", ".onnx", ".tflite")
-# What TF-Slim published for the networks that are here, trained on ImageNet, by file the date of its archive:
-# vgg_16.ckpt is in vgg_16_2016_08_28.tar.gz.
-_PAGE = "http://download.tensorflow.org/models/"
-_PUBLISHED = {
-    **dict.fromkeys(("inception_v1.ckpt", "inception_v2.ckpt", "inception_v3.ckpt"), "2016_08_28"),
-    **dict.fromkeys(("vgg_16.ckpt", "vgg_19.ckpt"), "2016_08_28"),
-    **dict.fromkeys(("resnet_v1_50.ckpt", "resnet_v1_101.ckpt", "resnet_v1_152.ckpt"), "2016_08_28"),
-    **dict.fromkeys(("resnet_v2_50.ckpt", "resnet_v2_101.ckpt", "resnet_v2_152.ckpt"), "2017_04_14"),
-}
-_SHOWN = 5
 _FAULTS = (tf.errors.OpError, ValueError, RuntimeError, IndexError, OSError)
 
 
@@ -80,7 +66,7 @@ class CheckpointFile:
     def __init__(self, path: str | os.PathLike[str], *, key: str = "restore.checkpoint") -> None:
         self.path = os.fspath(path)
         self._key = key
-        self.prefix, self.kind = _find(self.path, key)
+        self.prefix, self.kind = locate_checkpoint(self.path, key=key)
         with self._reader() as reader:
             self.variables = dict(sorted(_contents(reader).items()))
 
@@ -134,97 +120,6 @@ class CheckpointFile:
         )
 
 
-def _find(path: str, key: str) -> tuple[str, str]:
-    """Returns prefix and kind of the checkpoint that a path means."""
-    for prefix in dict.fromkeys([path, _PARTS.sub("", path)]):
-        if Path(f"{prefix}.index").is_file():
-            return prefix, "V2"
-    folder = Path(path)
-    if folder.is_dir():
-        if (folder / "variables" / "variables.index").is_file():
-            return str(folder / "variables" / "variables"), "SavedModel"
-        for place in (folder, folder / "checkpoints"):
-            latest = _latest(place)
-            if latest is not None:
-                return latest, "V2" if Path(f"{latest}.index").is_file() else "V1"
-        raise UserError(
-            f"{key}={path}: the folder holds no checkpoint: no *.index, no V1 file that its file `checkpoint` names, "
-            f"no variables/ of a SavedModel, no checkpoints/ of a run.{_what_is_there(folder)}"
-        )
-    if folder.is_file():
-        if folder.suffix in _ARCHIVES:
-            raise UserError(f"{key}={path}: is packed; unpack it and name the file in it, e.g. by tar -xzf.")
-        if folder.suffix in _OTHERS:
-            raise UserError(
-                f"{key}={path}: {folder.suffix} files are not read, only TensorFlow's checkpoints and SavedModels "
-                "(their folder). For other formats write the values into a checkpoint first."
-            )
-        return path, "V1"
-    if any(folder.parent.glob(f"{_literal(folder.name)}-?????-of-?????")):
-        return path, "V1"
-    raise UserError(f"{key}={path}: there is no such checkpoint.{_instead_of(folder)}")
-
-
-def _latest(folder: Path) -> str | None:
-    """Returns the last checkpoint of a folder: the one that its file `checkpoint` names, else that of the last step."""
-    try:
-        state = (folder / "checkpoint").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        state = ""
-    named = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
-    if named:
-        # A folder that was moved has the old place in it.
-        for place in (folder / named.group(1), folder / Path(named.group(1)).name):
-            if place.with_name(f"{place.name}.index").is_file() or place.is_file():
-                return str(place)
-    prefixes = [path.with_suffix("") for path in folder.glob("*.index") if not path.name.startswith(".")]
-    return str(max(prefixes, key=_step)) if prefixes else None
-
-
-def _step(prefix: Path) -> tuple[int, str]:
-    number = re.search(r"-(\d+)$", prefix.name)
-    return int(number.group(1)) if number else -1, prefix.name
-
-
-def _what_is_there(folder: Path) -> str:
-    if not folder.is_dir():
-        parent = next((place for place in folder.parents if place.is_dir()), None)
-        return f" There is no folder {folder}." + (f" {parent} is there." if parent else "")
-    found = _names_in(folder)
-    shown = ", ".join(found[:_SHOWN] + ["..."] * (len(found) > _SHOWN)) or "nothing"
-    return f" In {folder} there is {shown}."
-
-
-def _names_in(folder: Path) -> list[str]:
-    """Returns what is in a folder, of checkpoints in several files their prefixes."""
-    found = {path.name.removesuffix(".index") for path in folder.iterdir() if not path.name.startswith(".")}
-    return sorted(name for name in found if not _PARTS.search(name))
-
-
-def _instead_of(missing: Path) -> str:
-    """Says what there is in place of a checkpoint, and where to get it if it is one that was published."""
-    folder = missing.parent
-    near = difflib.get_close_matches(missing.name, _names_in(folder), n=_SHOWN) if folder.is_dir() else []
-    there = f" In {folder} there is {', '.join(near)}." if near else _what_is_there(folder)
-    date = _PUBLISHED.get(missing.name)
-    if date is None:
-        return there
-    archive = f"{missing.stem}_{date}.tar.gz"
-    if (folder / archive).is_file():
-        return f" {folder / archive} is there: unpack it there (tar xzf {archive})."
-    place = shlex.quote(str(folder.absolute()))
-    make = "" if folder.is_dir() else f"mkdir -p {place} && "
-    return (
-        # Files that have nothing to do with it are of no use here.
-        f"{there if near else ''} Nothing is downloaded; TF-Slim published it:\n"
-        f"  {make}curl {_PAGE}{archive} | tar xz -C {place}"
-    )
-
-
-def _literal(name: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", name)
-
-
 @contextlib.contextmanager
 def _readable(prefix: str) -> Iterator[str]:
     """Yields a path without the characters that TensorFlow's reader takes for a pattern, by links if need be."""
@@ -235,7 +130,7 @@ def _readable(prefix: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         for file in path.parent.iterdir():
             rest = file.name[len(path.name) :]
-            if file.name.startswith(path.name) and (not rest or _PARTS.search(rest) or rest.startswith("-")):
+            if file.name.startswith(path.name) and (not rest or PARTS.search(rest) or rest.startswith("-")):
                 os.symlink(file, Path(folder) / f"model{rest}")
         yield str(Path(folder) / "model")
 
