@@ -51,7 +51,11 @@ def test_cfg_prints_the_configuration(tmp_path):
         (["model.network.width=4"], "is added with a plus: +model.network.width="),
         (["model=xyz"], "model=xyz: there is no such option; there are alexnet,"),
         (["pipeline.threads=abc"], "pipeline.threads=abc: must be a whole number, or auto."),
-        (["pipeline.batch_size=abc"], "pipeline.batch_size: Value 'abc' of type 'str' could not be converted to"),
+        (["pipeline.batch_size=abc"], "pipeline.batch_size=abc: must be a whole number."),
+        (["seed=null"], "seed=null: must be a whole number; null is not possible. Leave it out for its default."),
+        (["dataset=null"], "dataset=null: must name an option of its group, e.g. model=vgg16"),
+        (["restore.checkpoint=no.ckpt"], "/no.ckpt: there is no such checkpoint."),
+        (["dry_run=true", "restore.checkpoint=no.ckpt"], "/no.ckpt: there is no such checkpoint."),
         (["pipeline.threads=1,2"], "To sweep over it, add --multirun"),
         (["dataset.root=my photos~é"], "quoted for Hydra, and once more for the shell"),
         (["dataset=listfile"], "dataset.train_list not set"),
@@ -75,7 +79,10 @@ def test_a_traceback_comes_when_asked_for(tmp_path):
     assert "Traceback" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--cfg", "job"], ["--help"], ["+pipeline.thread=8"], ["pipeline.threads=0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--cfg", "job"], ["--help"], ["+pipeline.thread=8"], ["pipeline.threads=0"], ["restore.checkpoint=no"]],
+)
 def test_nothing_heavy_is_imported_before_the_configuration_is_valid(tmp_path, arguments):
     script = textwrap.dedent(
         """

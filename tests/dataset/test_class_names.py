@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slimexp.dataset.class_names import load_class_names
+from slimexp.dataset.class_names import load_class_names, write_class_names
 from slimexp.errors import UserError
 
 
@@ -29,6 +29,19 @@ def write(tmp_path: Path, data: bytes) -> str:
 )
 def test_reads_files(tmp_path: Path, data: bytes, offset: int, names: tuple[str, ...]) -> None:
     assert load_class_names(write(tmp_path, data), labels_offset=offset) == names
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    names = ("cat: big", "0:dog", "猫", "a b", "# 1", "7")
+    write_class_names(tmp_path / "labels.txt", names)
+    assert (tmp_path / "labels.txt").read_text(encoding="utf-8").splitlines()[:2] == ["0:cat: big", "1:0:dog"]
+    assert load_class_names(str(tmp_path / "labels.txt")) == names
+
+
+@pytest.mark.parametrize("name", [" a", "a\r", "a\nb", "a\0", "\udcff"], ids=["blank", "cr", "line", "nul", "no text"])
+def test_what_would_not_be_read_back_is_not_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"the class name '.*' cannot stand in labels\.txt: blanks at an end"):
+        write_class_names(tmp_path / "labels.txt", ["x", name])
 
 
 def test_takes_lists() -> None:

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 from tensorflow.python.framework import config as tf_config
 
@@ -31,6 +32,27 @@ def _determinism() -> Iterator[None]:
     yield
     tf_config.disable_op_determinism()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+_DRAW = FigureCanvasAgg.print_png
+
+
+def _leave_blank(canvas: FigureCanvasAgg, path: Path) -> None:
+    Image.new("L", (8, 8)).save(path, "PNG")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _blank_figures() -> Iterator[None]:
+    """Leaves the figures' files blank, as to lay figures out takes longer than to train the small networks here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FigureCanvasAgg, "print_png", _leave_blank)
+        yield
+
+
+@pytest.fixture
+def drawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has figures drawn, for tests that look at them."""
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", _DRAW)
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +78,7 @@ class Job:
         self.folder = folder
         self.run_dir = folder / "run"
         self.uri = f"sqlite:///{folder}/mlflow.db"
-        self._cache_dir = cache_dir
+        self.cache_dir = cache_dir
         self._empty_store = empty_store
 
     def config(self, *overrides: str) -> Config:
@@ -64,7 +86,7 @@ class Job:
         self.prepare_store()
         fixed = [f"run_dir={self.run_dir}", f"tracking.uri={self.uri}"]
         if not any(override.startswith("dataset=") for override in overrides):
-            fixed.append(f"dataset.cache_dir={self._cache_dir}")
+            fixed.append(f"dataset.cache_dir={self.cache_dir}")
         with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
             composed = compose("config", [*fixed, *overrides])
         return validate(composed, start_dir=self.folder)

@@ -10,9 +10,9 @@ import pytest
 from slimexp.errors import UserError
 from slimexp.jobs.auto import resolve_auto
 from slimexp.pipeline.doctor.auto import Choice
-from tests.jobs.conftest import TINY
+from tests.jobs.processes import SMALL
 
-AUTO = [*TINY, "pipeline.threads=auto", "pipeline.readers=auto"]
+AUTO = [*SMALL, "pipeline.threads=auto", "pipeline.readers=auto"]
 
 
 @pytest.fixture

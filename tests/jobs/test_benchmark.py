@@ -34,7 +34,7 @@ def run(job, *overrides):
     benchmark.run(config, overrides)
 
 
-def test_a_benchmark_leaves_numbers_a_figure_and_a_verdict(job, capsys):
+def test_a_benchmark_leaves_numbers_a_figure_and_a_verdict(job, drawn_figures, capsys):
     run(job)
     (record,) = job.runs()
     assert record.info.status == "FINISHED"

@@ -20,6 +20,8 @@ from slimexp.jobs import check_data
 from slimexp.validation import flatten
 from tests.records import example, write_shards
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 
 def rows_of(path: Path) -> list[dict[str, str]]:
     with open(path, encoding="utf-8", newline="") as file:

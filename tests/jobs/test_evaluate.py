@@ -125,7 +125,9 @@ def test_it_gives_the_numbers_of_training_with_all_that_belongs_to_them(trained,
     assert {"predictions.csv", "per_class.csv", "confusion_matrix.png"} <= artifacts
 
 
-@pytest.mark.parametrize("batch", [1, 7, 16, 64])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(16, marks=pytest.mark.slow), 64]
+)
 def test_33_images_count_once_whatever_the_batch(trained, batch, capsys):
     folder = evaluated(trained, f"run_dir={trained.run_dir}", f"evaluation.batch_size={batch}", "tracking=none")
     assert "Evaluated 33 of 33" in capsys.readouterr().out

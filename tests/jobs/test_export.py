@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import logging
+import re
 import shutil
+from unittest import mock
 
 import mlflow
 import numpy as np
@@ -17,7 +20,9 @@ from slimexp.errors import UserError
 from slimexp.export import check
 from slimexp.export.manifest import Manifest
 from slimexp.export.scoring import FrozenScorer, SavedModelScorer, TfliteScorer, load_scorer, probabilities
-from slimexp.jobs import export
+from slimexp.jobs import build, evaluate, export
+from slimexp.jobs.classes import record_classes
+from slimexp.jobs.of_run import write_resolved
 from tests.jobs.trained import Trained, assert_same, rows, scores
 
 
@@ -29,14 +34,13 @@ def runs(tmp_path_factory, cache_dir, empty_store):
     def run(task):
         # Those that are trained are looked at below, and in `tests/test_readme_path.py`.
         trained = Trained(tmp_path_factory.mktemp(task), cache_dir, empty_store, task, is_trained=False)
-        formats = "[saved_model,frozen_graph]" if task == "single" else "[saved_model,frozen_graph,tflite]"
-        trained.export(f"export.formats={formats}")
+        trained.export("export.formats=[saved_model,frozen_graph,tflite]")
         return trained
 
     return run
 
 
-@pytest.fixture(params=["single", "multi"])
+@pytest.fixture(params=["single", pytest.param("multi", marks=pytest.mark.slow)])
 def trained(request, runs):
     return runs(request.param)
 
@@ -91,8 +95,7 @@ def test_frozen_graph_and_tflite_take_ready_images(trained):
     logits = [scorer.logits(images) for scorer in both]
     np.testing.assert_allclose(*logits, atol=1e-4)
     np.testing.assert_allclose(probabilities(logits[1], trained.task), wanted, atol=1e-5)
-    if manifest.tflite is not None:
-        np.testing.assert_allclose(TfliteScorer(folder / "model.tflite").of_images(images), wanted, atol=1e-5)
+    np.testing.assert_allclose(TfliteScorer(folder / "model.tflite").of_images(images), wanted, atol=1e-5)
 
 
 def test_it_says_all_that_is_needed(trained):
@@ -164,6 +167,54 @@ def test_what_cannot_be_is_said_before_any_work(single):
     with pytest.raises(UserError, match=r"export.checkpoint=null: say what to export: run_dir=FOLDER"):
         export.run(single.config("export", f"run_dir={single.job.folder / 'x'}", "tracking=none"))
     assert not (single.job.folder / "a").exists()
+
+
+@pytest.fixture
+def kept(single, tmp_path):
+    """A run that has its own record of its classes, on another machine: its dataset is not there."""
+    run = tmp_path / "run"
+    shutil.copytree(single.run / "checkpoints", run / "checkpoints")
+    config = single.config("train", f"run_dir={run}")
+    record_classes(run, build.dataset(config), mock.Mock())
+    write_resolved(config, image_size=16, task="single")
+    return run
+
+
+def test_a_run_is_enough_without_its_dataset(single, kept, caplog, tmp_path):
+    wanted = scores(single.predict(single.run, single.paths[0].parent, "predict.top_k=9"))
+    gone = "dataset.train_list=gone.txt"
+    with caplog.at_level(logging.INFO):
+        found = scores(single.predict(kept, single.paths[0].parent, "predict.top_k=9", gone))
+    assert found == wanted
+    assert re.search(
+        r"The dataset cannot be read, so the classes are those of .*labels.txt: .*/gone.txt: ", caplog.text
+    )
+
+    asked = ["export.formats=[saved_model,frozen_graph]", f"export.checkpoint={kept}", f"export.dir={tmp_path / 'a'}"]
+    manifest = Manifest.read(single.export(*asked, gone))
+    assert manifest.classes == ["sea", "wood", "night"]
+    assert (manifest.check["split"], manifest.check["images"], manifest.check["files"]) == ("generated", 8, 8)
+    assert set(manifest.check["max_difference"]) == {"saved_model images", "saved_model image_bytes", "frozen_graph"}
+    assert re.match(r"checked on generated images alone, as .*dataset.root=PATH.*/gone.txt: there", manifest.notes[0])
+
+
+def test_images_that_are_gone_are_replaced_in_the_check(single, tmp_path):
+    moved = [f"dataset.image_dir={tmp_path}", "export.formats=[frozen_graph]", f"export.dir={tmp_path / 'a'}"]
+    manifest = Manifest.read(single.export(*moved, "export.check_images=2"))
+    assert (manifest.check["split"], manifest.check["images"]) == ("generated", 2)
+    assert "checked on generated images alone" in manifest.notes[0]
+
+
+def test_a_dataset_of_other_classes_is_refused(single, kept):
+    renamed = "dataset.class_names=[sea,night,wood]"
+    message = r"this network was trained for other classes .*: class 1 is 'wood' to it, and 'night'"
+    with pytest.raises(UserError, match=rf"predict.model=.*: {message}"):
+        single.predict(kept, single.paths[0], renamed)
+    config = single.config(
+        "evaluate", f"run_dir={kept / 'evaluate'}", f"evaluation.checkpoint={kept}", "tracking=none", renamed
+    )
+    with pytest.raises(UserError, match=rf"evaluation.checkpoint=.*: {message}"):
+        evaluate.run(config)
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def files_of(prefix: Path) -> bytes:
     return b"".join(Path(f"{prefix}{part}").read_bytes() for part in (".index", ".data-00000-of-00001"))
 
 
-def test_a_run_that_gets_no_better_ends_early_and_keeps_its_best(photos_here, caplog):
+def test_a_run_that_gets_no_better_ends_early_and_keeps_its_best(photos_here, caplog, capsys):
     job = photos_here
     frozen = "restore.trainable_scopes=heads"  # Batch norm's statistics would move.
     asked = [
@@ -51,7 +51,8 @@ def test_a_run_that_gets_no_better_ends_early_and_keeps_its_best(photos_here, ca
     assert run.info.status == "FINISHED"
     said = "No better eval/loss in 2 evaluations ("
     assert run.data.tags["early_stop"].startswith(said)
-    assert said in caplog.text
+    assert caplog.text.count(said) == 1
+    assert said not in capsys.readouterr().out  # The log goes to the screen too.
     assert list(evaluations(job.run_dir)) == [2, 4, 6]
     names = {path.name for path in (job.run_dir / "checkpoints").glob("*.index")}
     assert names == {"model.ckpt-6.index"}
@@ -155,15 +156,13 @@ def never_moving(images, num_classes, is_training):
     return headed(images, num_classes, is_training=False)
 
 
-def test_statistics_that_stand_still_end_in_a_warning(photos_here, capsys):
+def test_statistics_that_stand_still_end_in_a_warning(photos_here, caplog):
     photos_here.train(
         *LISTED, *STEPS, UNTRACKED, "trainer.max_steps=1", "model.image_size=12",
         "model.network._target_=tests.jobs.test_keeping.never_moving",
     )  # fmt: skip
-    said = capsys.readouterr().out
-    assert (
-        "2 of 2 moving statistics of batch norm did not move in training, first headed/conv/BatchNorm/moving_" in said
-    )
+    said = "2 of 2 moving statistics of batch norm did not move in training, first headed/conv/BatchNorm/moving_"
+    assert caplog.text.count(said) == 1
     assert unmoved_statistics_note({"a": np.zeros(2)}, {"a": np.array([0.0, 0.1])}) is None
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from slimexp import nets
 from slimexp.config import CONFIG_DIR
-from tests.jobs.conftest import TINY
+from tests.jobs.conftest import TINY, Job
 
 MODELS = sorted(path.stem for path in (CONFIG_DIR / "model").glob("*.yaml"))
 
@@ -18,14 +18,21 @@ def network(config):
     return getattr(importlib.import_module(module), name)
 
 
-def test_every_network_has_an_option(job):
-    optional = {network(job.config(f"model={model}")).__name__ for model in MODELS}
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory, cache_dir, empty_store):
+    """The configuration with each option, by its name."""
+    job = Job(tmp_path_factory.mktemp("models"), cache_dir, empty_store)
+    return {model: job.config(f"model={model}") for model in MODELS}
+
+
+def test_every_network_has_an_option(configs):
+    optional = {network(config).__name__ for config in configs.values()}
     assert optional == {name for name in nets.__all__ if hasattr(getattr(nets, name), "head_scopes")}
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_option_agrees_with_its_network(job, model):
-    config = job.config(f"model={model}")
+def test_every_option_agrees_with_its_network(configs, model):
+    config = configs[model]
     net = network(config)
     assert config.model.name == model
     text = (CONFIG_DIR / "model" / f"{model}.yaml").read_text()

@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
     options = ["dataset=image_folder", "dataset.root=photos", "model=vgg16", "model.image_size=64", "seed=3"]
     config = checked(composed(*options, f"run_dir={folder}", "pipeline.threads=auto"), tmp_path)
     config.pipeline.threads = 2
-    write_resolved(config)
+    write_resolved(config, image_size=64, task="multi")
     return folder
 
 

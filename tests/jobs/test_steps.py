@@ -86,7 +86,7 @@ def test_steps_stand_around_a_users_own_preprocessing_too(job: Any) -> None:
         ("[{_target_: a.b}, {op: c}]", r"preprocessing\.steps\[1\]=\{'op': 'c'\}: must be one of the three"),
         ("[{_target_: a.b, numpy: a.c}]", r"preprocessing\.steps\[0\]=.*must be one of the three"),
         ("[{numpy: 3}]", r"preprocessing\.steps\[0\]\.numpy=3: must be text"),
-        ("[{library: a.so}]", r"preprocessing\.steps\[0\]\.op=None: must be text"),
+        ("[{library: a.so}]", r"preprocessing\.steps\[0\]\.op=null: must be text"),
         ("[{_target_: a.b, at: start}]", r"preprocessing\.steps\[0\]\.at=start: must be decoded or finished"),
         ("[{_target_: a.b, when: never}]", r"preprocessing\.steps\[0\]\.when=never: must be training or always"),
         ("[{_target_: a.b, num_draws: 0}]", r"preprocessing\.steps\[0\]\.num_draws=0: must be a whole number of 1"),

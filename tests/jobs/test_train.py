@@ -1,39 +1,25 @@
-"""The job `train` as a whole: what it leaves behind, how it goes on, and how it fails."""
+"""The job `train` as a whole: what it leaves behind, and how it fails."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from slimexp import slim
-from slimexp.errors import Interrupted, UserError
-from slimexp.jobs import build, train
-from slimexp.jobs.evaluation import Evaluator
+from slimexp.errors import UserError
+from slimexp.jobs import train
 from slimexp.jobs.lock import exclusive
-from slimexp.tracking import Tracker, read_metrics
+from slimexp.tracking import read_metrics
 from slimexp.training.schedules import Schedule
 from tests.jobs.conftest import TINY
-from tests.jobs.tiny import MODEL
-
-SMALL = [*TINY, *MODEL, "evaluation.batch_size=120"]
+from tests.jobs.processes import SMALL, checkpoint_bytes, processes
 
 
-def checkpoint_bytes(run_dir: Path, step: int) -> bytes:
-    prefix = run_dir / "checkpoints" / f"model.ckpt-{step}"
-    return b"".join(Path(f"{prefix}{part}").read_bytes() for part in (".index", ".data-00000-of-00001"))
-
-
-def test_a_run_leaves_everything_behind(job, capsys):
+def test_a_run_leaves_everything_behind(job, drawn_figures, capsys):
     job.train("trainer.max_steps=30", "trainer.eval_every_steps=10", "pipeline.threads=8", "pipeline.batch_size=16")
     (run,) = job.runs()
     assert run.info.status == "FINISHED"
@@ -63,6 +49,7 @@ def test_a_run_leaves_everything_behind(job, capsys):
     artifacts = Path(run.info.artifact_uri)
     assert (artifacts / "figures" / "confusion_matrix.png").is_file()
     assert (artifacts / "predictions.csv").is_file()
+    assert (artifacts / "labels.txt").read_text().startswith("0:0\n1:1\n")
 
     reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(job.run_dir / "checkpoints")))
     shapes = reader.get_variable_to_shape_map()
@@ -73,98 +60,6 @@ def test_a_run_leaves_everything_behind(job, capsys):
     assert "Evaluated 359 of 359 at step 30" in said
     assert str(job.run_dir) in said
     assert f"mlflow ui --backend-store-uri {job.uri}" in said
-
-
-def test_a_stopped_run_goes_on_to_the_bytes_of_an_uninterrupted_one(job, tmp_path):
-    job.train("trainer.max_steps=24", "trainer.eval_every_steps=8", f"run_dir={tmp_path}/whole")
-    job.run_dir = tmp_path / "halves"
-    job.uri = f"sqlite:///{tmp_path}/halves.db"
-    job.train("trainer.max_steps=12", "trainer.eval_every_steps=8")
-    (first,) = job.runs()
-    job.train("trainer.max_steps=24", "trainer.eval_every_steps=8")
-    (second,) = job.runs()
-    assert second.info.run_id == first.info.run_id
-    assert second.info.status == "FINISHED"
-    assert second.data.tags["resume.1.trainer.max_steps"] == "24"
-    assert checkpoint_bytes(tmp_path / "halves", 24) == checkpoint_bytes(tmp_path / "whole", 24)
-
-    whole = {row.step: row.metrics for row in read_metrics(tmp_path / "whole" / "metrics.jsonl")}
-    rows = read_metrics(tmp_path / "halves" / "metrics.jsonl")
-    losses = [row.step for row in rows if "train/loss" in row.metrics]
-    assert losses == sorted(set(losses))
-    assert [step for step, _ in job.history("train/loss")] == losses
-    for row in rows:
-        if row.step in whole and "train/loss" in row.metrics and "train/loss" in whole[row.step]:
-            assert row.metrics["train/loss"] == whole[row.step]["train/loss"]
-
-
-def test_a_run_that_is_done_says_so_and_changes_nothing(job, caplog):
-    job.train(*SMALL)
-    before = checkpoint_bytes(job.run_dir, 4), job.history("eval/loss")
-    job.train(*SMALL)
-    assert "The run is at step 4, and trainer asks for 4: nothing is left to train" in caplog.text
-    assert (checkpoint_bytes(job.run_dir, 4), job.history("eval/loss")) == before
-    assert job.runs()[0].info.status == "FINISHED"
-
-
-def test_resume_can_be_forbidden_and_demanded(job):
-    with pytest.raises(UserError, match=r"trainer\.resume=must: .*checkpoints has no checkpoint to go on from"):
-        job.train(*SMALL, "trainer.resume=must")
-    job.train(*SMALL)
-    with pytest.raises(UserError, match=r"trainer\.resume=never: .*checkpoints has a checkpoint of step 4"):
-        job.train(*SMALL, "trainer.resume=never")
-    assert job.runs()[-1].info.status == "FINISHED"
-
-
-def test_another_network_cannot_go_on_from_it(job):
-    job.train(*TINY)
-    with pytest.raises(UserError, match=r"model=cifarnet: run_dir=.*run holds a run of model=lenet"):
-        job.train(*TINY, "model=cifarnet", "trainer.max_steps=8")
-    assert job.runs()[0].info.status == "FINISHED"
-    with pytest.raises(UserError, match=r"the checkpoint in run_dir does not fit the network: 10 of 10 variables"):
-        job.train(*TINY, "model.network._target_=slimexp.nets.cifarnet.cifarnet", "trainer.max_steps=8")
-    assert job.runs()[0].info.status == "FAILED"
-
-
-def test_what_changed_since_is_said(job, caplog):
-    job.train(*SMALL)
-    job.train(*SMALL, "trainer.max_steps=6", "pipeline.threads=2")
-    assert "Changed since" not in caplog.text
-    job.train(*SMALL, "trainer.max_steps=8", "seed=3", "optimizer=sgd")
-    assert "seed 0 -> 3" in caplog.text
-    assert "optimizer.name rmsprop -> sgd" in caplog.text
-    assert "the images come in another order" in caplog.text
-    assert "The optimizer is not the one of the checkpoint" in caplog.text
-    (run,) = job.runs()
-    assert run.data.tags["resume.2.seed"] == "3"
-
-
-def test_other_settings_from_an_earlier_checkpoint_on_make_a_new_run_in_the_store(job):
-    """Else the store would hold the old branch's metrics for the new one's steps."""
-    job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
-    for part in (job.run_dir / "checkpoints").glob("model.ckpt-4*"):
-        part.unlink()
-    job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2", "learning_rate.initial=0.0001")
-    old, new = job.runs()
-    assert {old.info.status, new.info.status} == {"FINISHED"}
-    client = mlflow.MlflowClient(job.uri)
-    sent = {m.step: m.value for m in client.get_metric_history(new.info.run_id, "train/loss")}
-    rows = read_metrics(job.run_dir / "metrics.jsonl")
-    assert sent == {row.step: row.metrics["train/loss"] for row in rows if "train/loss" in row.metrics}
-    assert sorted(sent) == [1, 2, 3, 4]
-
-
-@pytest.mark.slow
-def test_a_kill_before_the_first_checkpoint_does_not_leave_a_second_run(job):
-    process = processes(job, *ENDLESS, "trainer.save_every_steps=100000")
-    wait_for_step(process, 10)
-    process.kill()
-    process.communicate(timeout=60)
-    assert [run.info.status for run in job.runs()] == ["RUNNING"]
-    job.train("trainer.max_steps=5", "trainer.log_every_steps=1")
-    (run,) = job.runs()
-    assert run.info.status == "FINISHED"
-    assert [row.step for row in read_metrics(job.run_dir / "metrics.jsonl")] == [1, 2, 3, 4, 5, 5]
 
 
 def test_an_evaluation_that_fails_loses_no_step(job, photos):
@@ -178,125 +73,10 @@ def test_an_evaluation_that_fails_loses_no_step(job, photos):
     assert job.runs()[0].info.status == "FAILED"
 
 
-def test_an_evaluation_that_a_stop_left_out_is_made_up_for(job, monkeypatch):
-    def stopped(self, step):
-        raise Interrupted("stopped by SIGTERM", signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "evaluate", stopped)
-        with pytest.raises(Interrupted):
-            job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
-    assert job.runs()[0].info.status == "KILLED"
-    job.train(*SMALL, "trainer.save_every_steps=2", "trainer.eval_every_steps=2")
-    assert [step for step, _ in job.history("eval/loss")] == [2, 4]
-
-
-def test_a_signal_while_the_store_is_opened_stops_the_run(job, monkeypatch):
-    start = Tracker.start
-
-    def signalled(**arguments):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return start(**arguments)
-
-    monkeypatch.setattr(Tracker, "start", signalled)
-    with pytest.raises(Interrupted):
-        job.train(*SMALL)
-    assert [run.info.status for run in job.runs()] == ["KILLED"]
-
-
-def test_a_signal_when_all_is_done_leaves_it_finished(job, monkeypatch):
-    finish = Tracker.finish
-
-    def signalled(self, *arguments):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return finish(self, *arguments)
-
-    monkeypatch.setattr(Tracker, "finish", signalled)
-    job.train(*SMALL)
-    assert [run.info.status for run in job.runs()] == ["FINISHED"]
-
-
 def test_two_runs_cannot_share_a_folder(job):
     job.run_dir.mkdir()
     with exclusive(job.run_dir), pytest.raises(UserError, match=r"run_dir=.*run: another run is writing there now"):
         job.train(*SMALL)
-
-
-def processes(job, *overrides):
-    job.prepare_store()
-    arguments = [f"run_dir={job.run_dir}", f"tracking.uri={job.uri}", f"dataset.cache_dir={job._cache_dir}", *overrides]
-    return subprocess.Popen(
-        [sys.executable, "-m", "slimexp", *arguments],
-        cwd=job.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_for_step(process, step):
-    for line in process.stdout:
-        if line.startswith(f"step {step}/"):
-            return
-    raise AssertionError("the run ended before")
-
-
-ENDLESS = ["trainer.max_steps=100000", "trainer.save_every_steps=20", "trainer.log_every_steps=5"]
-
-
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
-        pytest.param(signal.SIGINT, 130, id="SIGINT", marks=pytest.mark.slow),
-    ],
-)
-def test_a_stop_signal_saves_and_ends_the_run_as_killed(job, number, code):
-    process = processes(job, *ENDLESS, "trainer.save_every_steps=100000")
-    wait_for_step(process, 10)
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert f"slimexp: stopped by {signal.Signals(number).name}. To go on: the same command with run_dir=" in said
-    assert "Traceback" not in said
-    (run,) = job.runs()
-    assert run.info.status == "KILLED"
-    (index,) = (job.run_dir / "checkpoints").glob("*.index")
-    step = int(index.stem.rpartition("-")[2])
-    assert step >= 10
-    job.train(f"trainer.max_steps={step + 2}", "trainer.log_every_steps=1")
-    assert [s for s, _ in job.history("train/loss")][-2:] == [step + 1, step + 2]
-    assert job.runs()[0].info.status == "FINISHED"
-
-
-@pytest.mark.slow
-def test_after_a_kill_without_warning_it_goes_on_from_the_last_checkpoint(job, tmp_path):
-    process = processes(job, *ENDLESS)
-    wait_for_step(process, 30)
-    process.kill()
-    process.communicate(timeout=60)
-    steps = [int(path.stem.rpartition("-")[2]) for path in (job.run_dir / "checkpoints").glob("*.index")]
-    last = max(steps) + 10
-    job.train(f"trainer.max_steps={last}", "trainer.log_every_steps=5")
-    (run,) = job.runs()
-    assert run.info.status == "FINISHED"
-    logged = [step for step, _ in job.history("train/loss")]
-    assert logged == sorted(set(logged))
-    assert logged[-1] == last
-    ours = checkpoint_bytes(job.run_dir, last)
-    job.train(f"trainer.max_steps={last}", f"run_dir={tmp_path}/whole")
-    assert checkpoint_bytes(tmp_path / "whole", last) == ours
-
-
-@pytest.mark.slow
-def test_processes_come_to_the_same_bytes_with_a_deep_network_too(job, tmp_path):
-    """Two of them, as the graph is rewritten in another way from process to process if nothing is done about it."""
-    for name in ("one", "two"):
-        job.run_dir = tmp_path / name
-        process = processes(job, "model=inception", *TINY, "tracking=none", "evaluation.batch_size=64")
-        said, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, said
-    assert checkpoint_bytes(tmp_path / "one", 4) == checkpoint_bytes(tmp_path / "two", 4)
 
 
 LISTED = ["dataset=listfile", "dataset.train_list=train.txt", "dataset.num_classes=3", *SMALL]
@@ -366,7 +146,7 @@ def test_a_loss_that_is_no_number_names_step_rate_and_files(job):
     assert job.runs()[0].info.status == "FAILED"
 
 
-def test_multi_label_data_with_unknown_labels(job, photos):
+def test_multi_label_data_with_unknown_labels(job, drawn_figures, photos):
     photos(12, "all.txt")
     lines = [f"images/{n}.jpg -1:* 1:{n % 3} 0:{(n + 1) % 3}\n" for n in range(12)]
     (job.folder / "train.txt").write_text("".join(lines))
@@ -388,8 +168,8 @@ def test_a_folder_of_photos_needs_no_code(job, photos):
         folder.mkdir(parents=True, exist_ok=True)
         (job.folder / "images" / f"{number}.jpg").rename(folder / f"{number}.jpg")
     job.train(
-        "dataset=image_folder", "dataset.root='étiquettes 中文'", "dataset.eval_fraction=0.25", *TINY,
-        "pipeline.batch_size=4", "model=cifarnet",
+        "dataset=image_folder", "dataset.root='étiquettes 中文'", "dataset.eval_fraction=0.25", *SMALL,
+        "pipeline.batch_size=4", "model=cifarnet", "loss.class_weights=balanced",
     )  # fmt: skip
     (run,) = job.runs()
     assert run.info.status == "FINISHED"
@@ -440,19 +220,40 @@ class OwnPreprocessing:
         return tf.image.resize(image, [self.size_px, self.size_px]) * self.gain
 
 
-def test_own_network_and_preprocessing_by_their_names(job, caplog):
+class Halving(Schedule):
+    """Half the rate every step."""
+
+    def rate(self, global_step):
+        return self.initial * 0.5 ** tf.cast(global_step, tf.float32)
+
+
+class Counter:
+    """No schedule."""
+
+    def __init__(self, steps_per_epoch, total_steps):
+        pass
+
+
+def test_own_network_preprocessing_and_schedule_by_their_names(job, caplog):
     config = job.config(
         "model.network._target_=tests.jobs.test_train.own_network",
         "+model.network.width=3",
         "model.image_size=16",
+        "evaluation.batch_size=120",
         *TINY,
     )
     config.preprocessing = {"_target_": "tests.jobs.test_train.OwnPreprocessing", "name": "own", "gain": 0.01}
+    config.learning_rate = {"_target_": "tests.jobs.test_train.Halving", "name": "own", "initial": 0.5}
     job.run_dir.mkdir()
     train.run(config)
     shapes = tf.train.load_checkpoint(str(job.run_dir / "checkpoints")).get_variable_to_shape_map()
     assert shapes["own/conv/weights"] == [3, 3, 3, 3]
     assert "preprocessing=own: lenet was designed for preprocessing=lenet" in caplog.text
+    assert job.history("train/learning_rate") == [(1, 0.5), (2, 0.25), (3, 0.125), (4, 0.0625)]
+    config.learning_rate = {"_target_": "tests.jobs.test_train.Counter", "name": "own"}
+    config.run_dir = str(job.folder)
+    with pytest.raises(UserError, match=r"learning_rate\._target_: made a Counter; it must be a subclass of"):
+        train.run(config)
 
 
 @pytest.mark.slow
@@ -473,36 +274,9 @@ def test_two_clones_share_the_batch_and_make_the_run_of_one(job, caplog):
         assert two == pytest.approx(one, rel=1e-4)
 
 
-class Halving(Schedule):
-    """Half the rate every step."""
-
-    def rate(self, global_step):
-        return self.initial * 0.5 ** tf.cast(global_step, tf.float32)
-
-
-def test_an_own_schedule_is_a_schedule(job):
-    config = job.config(*SMALL)
-    config.learning_rate = {"_target_": "tests.jobs.test_train.Halving", "name": "own", "initial": 0.5}
-    job.run_dir.mkdir()
-    train.run(config)
-    assert job.history("train/learning_rate") == [(1, 0.5), (2, 0.25), (3, 0.125), (4, 0.0625)]
-    config.learning_rate = {"_target_": "tests.jobs.test_train.Counter", "name": "own"}
-    config.run_dir = str(job.folder)
-    with pytest.raises(UserError, match=r"learning_rate\._target_: made a Counter; it must be a subclass of"):
-        train.run(config)
-
-
-class Counter:
-    """No schedule."""
-
-    def __init__(self, steps_per_epoch, total_steps):
-        pass
-
-
 def test_class_weights_fit_the_classes(job):
     with pytest.raises(UserError, match=r"loss\.class_weights=\[1\.0, 2\.0\]: 2 weights for 10 classes"):
         job.train(*SMALL, "loss.class_weights=[1.0,2.0]")
-    job.train(*SMALL, "loss.class_weights=balanced", f"run_dir={job.folder}/balanced")
 
 
 def test_epochs_count_with_the_batch(job):
@@ -510,17 +284,6 @@ def test_epochs_count_with_the_batch(job):
         train.count_steps(job.config("trainer.epochs=2", "trainer.max_steps=null"), 100) == 7
     )  # 200 / 32, rounded up.
     assert train.count_steps(job.config("trainer.epochs=2", "trainer.max_steps=3"), 100) == 3
-
-
-def test_a_signal_before_the_first_step_ends_the_run_as_killed(job, monkeypatch):
-    def interrupted(config):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-
-    monkeypatch.setattr(build, "dataset", interrupted)
-    with pytest.raises(Interrupted):
-        job.train(*SMALL)
-    assert job.runs()[0].info.status == "KILLED"
 
 
 @pytest.mark.slow

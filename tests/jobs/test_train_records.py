@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slimexp.errors import UserError
-from tests.jobs.test_train import checkpoint_bytes
+from tests.jobs.processes import checkpoint_bytes
 from tests.records import write_shards
 
 

@@ -37,6 +37,7 @@ def test_it_is_that_of_the_original():
     checks.check_reference(inception_v1, extra_end_points={"AvgPool_0a_7x7"})
 
 
+@pytest.mark.slow
 def test_it_is_that_of_the_original_in_a_function():
     expected = reference.load("inception_v1")
     store = slim.VariableStore(seed=0)

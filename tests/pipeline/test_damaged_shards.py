@@ -47,7 +47,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return taken(load(folder), None, 9, read_min_after_dequeue=3)
 
 
-@pytest.mark.parametrize("where", ["data", pytest.param("length", marks=pytest.mark.slow), "end"])
+@pytest.mark.parametrize(
+    "where", ["data", *(pytest.param(where, marks=pytest.mark.slow) for where in ("length", "end"))]
+)
 def test_the_rest_of_a_shard_is_left_out_of_every_epoch(
     tmp_path: Path, sound: list[Any], where: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -30,11 +30,15 @@ def strategies() -> dict[str, Callable[[], tf.distribute.Strategy]]:
     }
 
 
+# On one device named so it is as on the default one.
+STRATEGIES = [pytest.param(name, marks=pytest.mark.slow) if name == "one" else name for name in strategies()]
+
+
 def gathered(strategy: tf.distribute.Strategy, value: Any) -> np.ndarray:
     return np.concatenate([part.numpy() for part in strategy.experimental_local_results(value)])
 
 
-@pytest.mark.parametrize("name", list(strategies()))
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_replicas_share_the_same_batches(split: Split, name: str) -> None:
     strategy = strategies()[name]()
     with feed(split) as plain, feed(split, strategy=strategy) as shared:
@@ -47,7 +51,7 @@ def test_replicas_share_the_same_batches(split: Split, name: str) -> None:
         assert shared.position == plain.position == 32
 
 
-@pytest.mark.parametrize("name", list(strategies()))
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_evaluation_ends_after_each_example_once(split: Split, name: str) -> None:
     strategy = strategies()[name]()
     with feed(split, is_training=False, strategy=strategy, batch_size=8) as batches:
@@ -128,7 +132,7 @@ def test_it_can_be_closed_at_any_moment(split: Split) -> None:
         batches.close()
 
 
-@pytest.mark.parametrize("name", list(strategies()))
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_all_bad_files_of_the_batch_are_named(split: Split, damaged: Callable, name: str) -> None:
     with open(split.paths[9], "rb") as file:
         half = file.read()[:-400]
