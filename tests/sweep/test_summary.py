@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from slimexp.shown import shown_python
 from slimexp.sweep.__main__ import main
 from slimexp.sweep.summary import Summary, summarize
 from tests.sweep.synthetic import SyntheticSweep
@@ -68,7 +69,7 @@ def test_benchmarks(sweep: SyntheticSweep, tmp_path: Path, capsys: pytest.Captur
     tuned = (tmp_path / "conf/pipeline/tuned.yaml").read_text()
     assert tuned == (sweep.folder / "pipeline/tuned.yaml").read_text()
     assert yaml.safe_load(tuned)["threads"] == 2
-    assert "# Command:  python -m slimexp -m job=benchmark\n" in tuned
+    assert f"# Command:  {shown_python()} -m slimexp -m job=benchmark\n" in tuned
     assert "# Measured: the pipeline 390, the network 600, together 380 images/s\n" in tuned
     assert "# Note:     not tried: pipeline.cache=shrunk.\n" in tuned
 
