@@ -37,7 +37,7 @@ class GridSweeper(Sweeper):
         self.params = dict(params or {})
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.config, self._task_function = hydra_context, config, task_function
+        self.hydra_context, self.config = hydra_context, config
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(hydra_context, task_function, config)
 
     def sweep(self, arguments: list[str]) -> None:
@@ -51,7 +51,6 @@ class GridSweeper(Sweeper):
         swept = [key for key, choices in zip(overrides, values, strict=True) if len(set(choices)) > 1]
         runner = SweepRunner(
             hydra_context=self.hydra_context,
-            task_function=self._task_function,
             config=self.config,
             launcher=self.launcher,
             arguments=arguments,

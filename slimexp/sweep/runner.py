@@ -13,7 +13,7 @@ from types import TracebackType
 
 from hydra.core.override_parser.types import Override
 from hydra.plugins.launcher import Launcher
-from hydra.types import HydraContext, TaskFunction
+from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from slimexp.config import Config
@@ -48,8 +48,7 @@ class SweepRunner:
     sweep's folder.
 
     Args:
-        hydra_context: As a sweeper gets it from Hydra, like the next two.
-        task_function: See above.
+        hydra_context: As a sweeper gets it from Hydra, like the next one.
         config: See above; without a job's overrides.
         launcher: Set up.
         arguments: The overrides of the command.
@@ -64,7 +63,6 @@ class SweepRunner:
         self,
         *,
         hydra_context: HydraContext,
-        task_function: TaskFunction,
         config: DictConfig,
         launcher: Launcher,
         arguments: Sequence[str],

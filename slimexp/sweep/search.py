@@ -58,7 +58,6 @@ class SearchSweeper(Sweeper):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context = hydra_context
         self.config = config
-        self._task_function = task_function
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -78,7 +77,6 @@ class SearchSweeper(Sweeper):
         names = [space.name for space in spaces]
         runner = SweepRunner(
             hydra_context=self.hydra_context,
-            task_function=self._task_function,
             config=self.config,
             launcher=self.launcher,
             arguments=arguments,

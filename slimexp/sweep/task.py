@@ -26,6 +26,7 @@ from slimexp.sweep import stopping
 from slimexp.sweep.gpus import own_gpus
 from slimexp.sweep.jobs import FAILED, FINISHED, KILLED, PRUNED, RUNNING, SweepJob, first_line, note_job, read_sweep
 from slimexp.sweep.process import JOB_FILE, RESULT_FILE, read_result
+from slimexp.sweep.screen import say
 
 __all__ = ["outcome_of", "run_task"]
 
@@ -54,7 +55,7 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool, num_gpus: int
     if not is_attached:
         _leave_ctrl_c_to_the_sweep()
     label = f"Job {job.number}:" if is_attached else f"[{job.number}]"
-    _say(f"\nJob {job.number}: {job.name}" if is_attached else f"[{job.number}] {job.name}")
+    say(f"\nJob {job.number}: {job.name}" if is_attached else f"[{job.number}] {job.name}")
     began = time.monotonic()
     note_job(sweep_dir, job.number, status=RUNNING, exit_code=None, reason="", started=_now(), secs=None)
     status, outcome = _run(sweep_dir, job_dir, job, is_attached, num_gpus)
@@ -63,7 +64,7 @@ def run_task(sweep_dir: Path, job_dir: Path, *, is_attached: bool, num_gpus: int
     note_job(sweep_dir, job.number, **end, run_id=_run_id(job_dir))
     if status in (FAILED, KILLED) and record.on_failure == "stop" and not stopping.requested(sweep_dir):
         stopping.request(sweep_dir, stopping.Stop(0))
-    _say(f"{label} {status} after {secs:,.1f} s{f': {first_line(outcome.reason)}' if outcome.reason else ''}")
+    say(f"{label} {status} after {secs:,.1f} s{f': {first_line(outcome.reason)}' if outcome.reason else ''}")
 
 
 def outcome_of(returncode: int, result: Outcome | None) -> tuple[str, Outcome]:
@@ -219,7 +220,3 @@ def _signal_name(number: int) -> str:
 
 def _now() -> str:
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -10,23 +10,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from slimexp.config.search import Pruner, Sampler, SearchConfig
+from slimexp.config.search import Pruner, Sampler
 from slimexp.sweep.search_choice import Chooser, make_pruner, texts_of
 from slimexp.sweep.search_space import split
-
-
-def settings(**changes: Any) -> SearchConfig:
-    values = {
-        "trials": 4,
-        "batch": None,
-        "sampler": Sampler.random,
-        "startup_trials": 3,
-        "seed": 0,
-        "pruner": Pruner.none,
-        "prune_after_trials": 1,
-        "prune_after_steps": 0,
-    }
-    return SearchConfig(**{**values, **changes})
+from tests.sweep.searching import settings
 
 
 def spaces_of(*overrides: str) -> Any:

@@ -10,29 +10,16 @@ import optuna
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from slimexp.config.search import Pruner, Sampler, SearchConfig
+from slimexp.config.search import Pruner, Sampler
 from slimexp.errors import UserError
 from slimexp.sweep.search_space import split
 from slimexp.sweep.search_study import Study, Trial
 from tests.sweep.quick_database import quick_database  # noqa: F401 (a fixture)
+from tests.sweep.searching import settings
 
 pytestmark = pytest.mark.usefixtures("quick_database")
 
 RATE = "learning_rate.initial=tag(log, interval(1e-4, 1e-1))"
-
-
-def settings(**changes) -> SearchConfig:
-    values = {
-        "trials": 4,
-        "batch": None,
-        "sampler": Sampler.random,
-        "startup_trials": 3,
-        "seed": 0,
-        "pruner": Pruner.none,
-        "prune_after_trials": 1,
-        "prune_after_steps": 0,
-    }
-    return SearchConfig(**{**values, **changes})
 
 
 def open_study(folder: Path, *overrides: str, fixed=None, metric="eval/top1", maximize=True, **changes) -> Study:
