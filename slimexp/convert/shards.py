@@ -27,12 +27,14 @@ def read_shard(shard: bytes, count: int) -> Iterator[bytes | UserError]:
     """
     import tensorflow as tf
 
+    from slimexp.pipeline.dataset_iterator import elements
+
     path = shard.decode("utf-8", "backslashreplace")
     number = 0
     while number < count:
         try:
             # What is skipped is not held against its checksum, so this gets past the damage.
-            for record in tf.data.TFRecordDataset(shard).skip(number):
+            for record in elements(tf.data.TFRecordDataset(shard).skip(number)):
                 yield record.numpy()
                 number += 1
         except tf.errors.OpError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -182,9 +183,28 @@ def _job(config: Config) -> Any:
     """Imports the job's function."""
     module, _, name = config.job._target_.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), name)
+        with _kept_from_the_collector():
+            return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"job._target_={config.job._target_}: cannot be imported: {error}") from error
+
+
+@contextlib.contextmanager
+def _kept_from_the_collector() -> Iterator[None]:
+    """Has Python's garbage collector leave out for good what is imported inside.
+
+    TensorFlow and MLflow are 700,000 objects that stay. Going through them took 0.3 s each time: a third of the time
+    that importing them takes, and a pause in training now and then.
+    """
+    if "tensorflow" in sys.modules or not gc.isenabled():  # Imported before: what there is may well go again.
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _keep_traceback(run_dir: Path, error: BaseException, *, show: bool) -> Path:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit
 from slimexp.errors import UserError
+from slimexp.pipeline.dataset_iterator import DatasetIterator
 from slimexp.pipeline.diagnose import explain_failure, find_faults
 from slimexp.pipeline.engines import choose_engine
 from slimexp.pipeline.monitor import Monitor, queue_fills
@@ -128,7 +129,7 @@ class Feed(Iterator[Any]):
         self._start_position = start
         self._dataset: tf.data.Dataset | None = dataset
         self._batch_spec = dataset.element_spec
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: DatasetIterator | None = None
         self._is_training = is_training
         self.monitor: Monitor | None = None
 
@@ -174,11 +175,10 @@ class Feed(Iterator[Any]):
     def _wait(self) -> dict[str, tf.Tensor] | None:
         """Waits for the next batch; None: it had bad images, which are skipped from now on."""
         try:
-            with tf.device("/CPU:0"):
-                if self._iterator is None:
-                    self._start()
-                assert self._iterator is not None
-            return self._taker.take(functools.partial(_take, self._iterator), self._while_waiting)
+            if self._iterator is None:
+                self._start()
+            assert self._iterator is not None
+            return self._taker.take(functools.partial(next, self._iterator), self._while_waiting)
         except (tf.errors.OpError, UnicodeDecodeError) as error:
             # UnicodeDecodeError: TensorFlow cannot put a file name that is not UTF-8 into the message it wants to give.
             try:
@@ -220,6 +220,7 @@ class Feed(Iterator[Any]):
 
     def _what_is_awaited(self, secs: float) -> str:
         split = self._split
+        assert self._iterator is not None
         fills = queue_fills(self._iterator, self._settings, self._pool)
         queues = ", ".join(
             f"{queue.name} {fills[queue.name]:.0%} of {queue.capacity}" for queue in self._settings.queues().values()
@@ -239,14 +240,16 @@ class Feed(Iterator[Any]):
 
     def _start(self) -> None:
         assert self._dataset is not None
-        self._iterator = iter(self._dataset)
+        self._iterator = DatasetIterator(self._dataset)
         if self._is_training:
             self.monitor = Monitor(self._iterator, self._settings, self._pool)
 
     def _stop_iterator(self) -> None:
         if self.monitor is not None:
             self.monitor.close()
-        self._iterator = None
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None
 
     def _divide(self, batch: dict[str, tf.Tensor]) -> Any:
         """Gives each replica its share of a batch, without a copy."""
@@ -326,8 +329,3 @@ class Feed(Iterator[Any]):
             return index.numpy().tolist(), example_seeds(
                 tf.stack([epoch for _, epoch in pairs]), index, seed=self._seed
             )
-
-
-def _take(iterator: Iterator[Any]) -> dict[str, tf.Tensor]:
-    with tf.device("/CPU:0"):
-        return next(iterator)

@@ -14,8 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
-
+from slimexp.pipeline.dataset_iterator import DatasetIterator
 from slimexp.pipeline.doctor.cpus import available_cpus
 from slimexp.pipeline.native import ops
 from slimexp.pipeline.settings import QUEUE_NAMES, PipelineSettings
@@ -60,7 +59,7 @@ class Monitor:
     A thread samples the queues until `close`.
     """
 
-    def __init__(self, iterator: tf.data.Iterator, settings: PipelineSettings, pool: str | None) -> None:
+    def __init__(self, iterator: DatasetIterator, settings: PipelineSettings, pool: str | None) -> None:
         """Watches an iterator over a dataset that `build_dataset` made.
 
         Args:
@@ -120,13 +119,12 @@ class Monitor:
             return self._stats(self._total)
 
     def close(self) -> None:
-        """Stops the thread and lets go of the iterator; what was measured can still be asked for."""
+        """Stops the thread; what was measured can still be asked for."""
         self._done.set()
         self._sampler.join()
         with self._lock:
             self._add_up()
             self._base = None
-            self._iterator = None
 
     def _sample_until_closed(self) -> None:
         while not self._done.wait(_SAMPLE_EVERY_SECS):
@@ -208,7 +206,7 @@ class Monitor:
         )
 
 
-def queue_fills(iterator: tf.data.Iterator, settings: PipelineSettings, pool: str | None) -> dict[str, float]:
+def queue_fills(iterator: DatasetIterator, settings: PipelineSettings, pool: str | None) -> dict[str, float]:
     """Returns the share of each queue that is taken at this moment; for the arguments see `Monitor`."""
     return _Nodes(iterator).fills(settings, pool)
 
@@ -216,8 +214,8 @@ def queue_fills(iterator: tf.data.Iterator, settings: PipelineSettings, pool: st
 class _Nodes:
     """The pipeline's model at one moment, with its nodes told apart by their place in the chain."""
 
-    def __init__(self, iterator: tf.data.Iterator) -> None:
-        self._nodes = tf.data.experimental.get_model_proto(iterator).nodes
+    def __init__(self, iterator: DatasetIterator) -> None:
+        self._nodes = iterator.model().nodes
         chain = []
         node = next(node for node in self._nodes.values() if node.name == "Root")
         while node.name != "ParallelInterleaveV4" and node.inputs:

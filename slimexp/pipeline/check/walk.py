@@ -16,6 +16,7 @@ from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit, Split
 from slimexp.errors import UserError
 from slimexp.pipeline.check.examine import Examiner, Finding
+from slimexp.pipeline.dataset_iterator import elements
 from slimexp.pipeline.diagnose import Fault, read_image_file
 from slimexp.pipeline.images.pillow_decode import cause_of
 from slimexp.pipeline.record_faults import labels_of, picture_of
@@ -111,9 +112,10 @@ class _RecordWalk:
         number = 0
         try:
             with tf.device("/CPU:0"):
-                for record in tf.data.TFRecordDataset(tf.constant(split.shards[source])).take(count):
-                    yield first + number, record.numpy()
-                    number += 1
+                records = tf.data.TFRecordDataset(tf.constant(split.shards[source])).take(count)
+            for record in elements(records):
+                yield first + number, record.numpy()
+                number += 1
             if number < count:
                 raise UserError(f"{_text(split.shards[source])} has {number} records, where {count} were counted.")
         except (tf.errors.OpError, UnicodeDecodeError, UserError) as error:

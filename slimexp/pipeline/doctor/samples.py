@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from slimexp.dataset.record_split import RecordSplit
 from slimexp.dataset.split import AnySplit, Split
+from slimexp.pipeline.dataset_iterator import elements
 from slimexp.pipeline.diagnose import explain_failure, find_faults
 from slimexp.pipeline.doctor.page_cache import evict
 from slimexp.pipeline.doctor.watch import Watch
@@ -185,9 +186,9 @@ class FileSample(Sample):
             files = tf.data.Dataset.from_tensor_slices(self._located())
             files = files.map(self._read_file, num_parallel_calls=_FIRST_READERS, deterministic=True)
         size = 0
-        for file in files.as_numpy_iterator():
-            self._loaded.append(file)
-            size += len(file)
+        for file in elements(files):
+            self._loaded.append(file.numpy())
+            size += len(self._loaded[-1])
             if size > _MOST_BYTES and len(self._loaded) >= self._settings.batch_size:
                 break
 
@@ -262,11 +263,11 @@ class RecordSample(Sample):
         contents: list[bytes] = []
         labels = []
         size = 0
-        for picture, (index, label), _ in self._stream(self._settings.readers).take(count).as_numpy_iterator():
-            contents.append(picture)
-            labels.append(label)
+        for picture, (index, label), _ in elements(self._stream(self._settings.readers).take(count)):
+            contents.append(picture.numpy())
+            labels.append(label.numpy())
             self._first.append(int(index))
-            size += len(picture)
+            size += len(contents[-1])
             if size > _MOST_BYTES and len(contents) >= self._settings.batch_size:
                 break
         return contents, np.stack(labels)
