@@ -1,4 +1,4 @@
-"""Shows that the pipeline's memory stays flat, and does not depend on the length of the list beyond its own size.
+"""Shows that the pipeline's memory stays flat, and depends neither on the list's length nor on huge pictures too much.
 
     python scripts/measure_memory.py [NUM_IMAGES]
 
@@ -7,6 +7,9 @@ a list of 200 JPEGs, a list of 1,000,000 names of the same 200, and records of t
 prints the resident memory after half of the images, its largest deviation from then on, and what paths, labels and
 line numbers take. It fails if the deviation is over 2 %, or if the long list costs more than its own size beside the
 short one, and 2 % of all.
+
+Then eight JPEGs of 12000 x 12000 pixels go through eight threads, ordinary ones and progressive ones. That is to take
+less than 2 GB at any moment, all of the process included.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import _venv  # isort: skip  # noqa: F401  # First: it may go on with another in
 import io
 import multiprocessing
 import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +39,7 @@ _NUM_FILES = 200
 _LONG = 1_000_000
 _TOLERANCE = 0.02
 _BATCH = 32
+_LARGE_SIDE_PX, _NUM_LARGE, _MOST_LARGE_BYTES = 12_000, 8, 2e9
 
 
 def write_pictures(folder: Path) -> list[bytes]:
@@ -99,9 +104,49 @@ def _own_mib(folder: Path) -> float:
     return (python + inside + 2 * split.labels.nbytes + split.lines.nbytes) / 2**20
 
 
+def write_large(folder: Path, *, progressive: bool) -> Path:
+    """Writes the eight large JPEGs, of 20 MB each, and returns their folder."""
+    folder = folder / ("progressive" if progressive else "ordinary")
+    folder.mkdir()
+    noise = np.random.default_rng(0).integers(0, 256, (500, 500, 3), np.uint8)
+    picture = Image.fromarray(noise).resize((_LARGE_SIDE_PX, _LARGE_SIDE_PX))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=85, progressive=progressive)
+    for number in range(_NUM_LARGE):
+        (folder / f"{number}.jpg").write_bytes(buffer.getvalue())
+    return folder
+
+
+def measure_large(folder: Path, decoder: str, results: Any) -> None:
+    """Takes each of the large pictures four times and puts the most memory that this process had, in bytes."""
+    paths = sorted(str(path).encode() for path in folder.iterdir())
+    settings = PipelineSettings(threads=_NUM_LARGE, readers=_NUM_LARGE, batch_size=_NUM_LARGE, decoder=decoder)
+    with Feed(
+        Split("train", paths, np.zeros(_NUM_LARGE, np.int32), "list"),
+        preprocessing=InceptionPreprocessing(224, is_training=True),
+        settings=settings,
+        seed=0,
+        is_training=True,
+    ) as feed:
+        for _ in range(4):
+            next(feed)
+    results.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+
+
+def _in_a_process(function: Any, *args: Any) -> Any:
+    """Returns what a function puts into the queue that it gets as its last argument, in a fresh process."""
+    spawn = multiprocessing.get_context("spawn")
+    results = spawn.Queue()
+    process = spawn.Process(target=function, args=(*args, results))
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(process.exitcode)
+    return results.get()
+
+
 def main() -> int:
     num_images = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    spawn = multiprocessing.get_context("spawn")
     faults = []
     starts: dict[tuple[str, str], float] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -109,13 +154,7 @@ def main() -> int:
         write_pictures(folder)
         for decoder in ("tensorflow", "auto"):
             for kind in ("list", "long list", "records"):
-                results = spawn.Queue()
-                process = spawn.Process(target=measure, args=(folder, kind, decoder, num_images, results))
-                process.start()
-                process.join()
-                if process.exitcode:
-                    return process.exitcode
-                first, least, most = results.get()
+                first, least, most = _in_a_process(measure, folder, kind, decoder, num_images)
                 starts[decoder, kind] = first
                 change = max(most - first, first - least) / first
                 print(
@@ -130,7 +169,14 @@ def main() -> int:
             print(f"{decoder:10} {_LONG:,} names take {more:.0f} MiB more; they are {own:.0f} MiB")
             if more > own + _TOLERANCE * starts[decoder, "long list"]:
                 faults.append(f"{decoder}: the long list takes {more:.0f} MiB, more than its own {own:.0f}")
-    print("\n".join(faults) or "Flat.")
+        for progressive in (False, True):
+            large = write_large(folder, progressive=progressive)
+            for decoder in ("tensorflow", "auto"):
+                most = _in_a_process(measure_large, large, decoder)
+                print(f"{decoder:10} {_NUM_LARGE} {large.name} JPEGs of {_LARGE_SIDE_PX} px: {most / 1e9:.2f} GB")
+                if most > _MOST_LARGE_BYTES:
+                    faults.append(f"{decoder}, {large.name} JPEGs of {_LARGE_SIDE_PX} px: {most / 1e9:.2f} GB")
+    print("\n".join(faults) or "Flat, and within 2 GB.")
     return len(faults)
 
 

@@ -1,4 +1,4 @@
-from slimexp.app import main
+from slimexp.app import run
 
 if __name__ == "__main__":
-    main()
+    run()

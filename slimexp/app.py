@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -27,13 +27,13 @@ from slimexp.hydra_errors import explain
 from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.jobs.of_run import take_over
 from slimexp.jobs.sources import find_sources
-from slimexp.jobs.starting import how_to_go_on, report, start, tensorflow_notes_to, wants_traceback
+from slimexp.jobs.starting import end_process, how_to_go_on, report, start, tensorflow_notes_to, wants_traceback
 from slimexp.sweep import grid, runner, search
 from slimexp.sweep.plan import without_hydra
 from slimexp.sweep.task import run_task
 from slimexp.validation import validate
 
-__all__ = ["Preflight", "main"]
+__all__ = ["Preflight", "main", "run"]
 
 ConfigStore.instance().store(name="schema", node=Config)
 search_path.register()
@@ -80,6 +80,17 @@ class Preflight(Callback):
             record = importlib.import_module("slimexp.jobs.record")
             record.record_failed_start(checked, config.hydra.overrides.task, str(error))
             raise SystemExit(1) from error
+
+
+def run() -> NoReturn:
+    """The program `slimexp`: `main`, and the end of its process."""
+    try:
+        main()
+    except SystemExit as end:
+        if not isinstance(end.code, int):  # Hydra's own, with a message for the screen.
+            raise
+        end_process(end.code)
+    end_process(0)
 
 
 def main() -> None:

@@ -187,7 +187,7 @@ def test_a_wheel_carries_the_configuration_and_starts(repository, tmp_path):
     assert "slimexp/conf/config.yaml" in names
     assert not [name for name in names if name.startswith(("tests/", "scripts/", "conf/"))]
     entry_points = next((tmp_path / "site").glob("*.dist-info/entry_points.txt")).read_text()
-    assert "slimexp = slimexp.app:main" in entry_points
+    assert "slimexp = slimexp.app:run" in entry_points
     done = subprocess.run(
         [sys.executable, "-c", "import slimexp.config as c; print(c.CONFIG_DIR)"],
         cwd=tmp_path / "site",

@@ -10,12 +10,14 @@ import dataclasses
 import errno
 import gc
 import importlib
+import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from slimexp.config import Config
 from slimexp.errors import Interrupted, UserError
@@ -23,6 +25,7 @@ from slimexp.errors import Interrupted, UserError
 __all__ = [
     "Outcome",
     "disk_trouble",
+    "end_process",
     "how_to_go_on",
     "report",
     "start",
@@ -141,6 +144,21 @@ def report(error: object, exit_code: int = 1) -> Outcome:
     """Prints an error and returns it as an outcome."""
     print(f"slimexp: error: {error}", file=sys.stderr, flush=True)
     return Outcome(exit_code, str(error))
+
+
+def end_process(exit_code: int) -> NoReturn:
+    """Ends this process, also while a thread of ours is in a call of TensorFlow's that takes its time.
+
+    Python would wait for it, up to a minute for the end of a pipeline. A daemon, for which it does not wait, aborts the
+    process if it comes back while Python shuts down. Their work is of no use to anybody by now.
+    """
+    if any(thread.name.startswith("slimexp ") for thread in threading.enumerate()):
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 def _code_of(error: SystemExit) -> int:

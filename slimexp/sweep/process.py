@@ -19,7 +19,7 @@ from hydra.core.utils import configure_log
 from omegaconf import OmegaConf
 
 from slimexp.config import Config
-from slimexp.jobs.starting import Outcome, disk_trouble, report, start
+from slimexp.jobs.starting import Outcome, disk_trouble, end_process, report, start
 from slimexp.sweep.membership import Membership, join
 from slimexp.validation import validate
 
@@ -97,4 +97,4 @@ def _end_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

@@ -74,3 +74,16 @@ def test_what_tensorflow_says_of_the_processor_is_in_the_log_alone(tmp_path):
 )
 def test_how_to_go_on_depends_on_the_job(job, said):
     assert how_to_go_on(job, Path("/r")) == said
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_a_process_ends_with_its_code_and_output_whatever_our_threads_do(is_at_work):
+    script = (
+        "import atexit, sys, threading, time; from slimexp.jobs.starting import end_process\n"
+        "atexit.register(print, 'left as Python does')\n"
+        f"if {is_at_work}: threading.Thread(target=time.sleep, args=(1000,), name='slimexp sleeper').start()\n"
+        "print('done'); print('said', file=sys.stderr); end_process(3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (3, "said\n")
+    assert done.stdout == ("done\n" if is_at_work else "done\nleft as Python does\n")

@@ -74,7 +74,7 @@ def shrink(contents: bytes, header: JpegHeader, *, short_side: int, quality: int
         # The rows and columns at full size may be no multiple of the scale: the box says which part of the last ones
         # belongs to the photo. Without it all is shifted, by up to half a pixel.
         draft = photo.draft(None, size)
-        with large_one if is_large else contextlib.nullcontext():
+        with large_one() if is_large else contextlib.nullcontext():
             photo.load()
         # Grey where pixel data may be missing; a copy would hide that.
         if set(photo.crop((photo.width - 1, photo.height - 1, photo.width, photo.height)).tobytes()) == {128}:

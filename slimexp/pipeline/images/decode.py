@@ -44,6 +44,9 @@ _PLAIN_BYTES = {0: b"\xff\xd8\xff\xe0\0\x10JFIF\0", 20: b"\xff\xdb"}
 # JPEGs up to this height, width and number of channels are grey or YCbCr, and not large.
 _USUAL_SHAPE = (math.isqrt(LARGE_PIXELS), math.isqrt(LARGE_PIXELS), 3)
 
+# Where the header of a JPEG ends that has EXIF with a thumbnail and a colour profile; few are longer.
+_HEADER_BYTES = 2**17
+
 # A directory of fewer than 256 entries behind such a head ends before this.
 _DIRECTORY_BYTES = 3200
 
@@ -238,7 +241,10 @@ def _any_jpeg(contents: tf.Tensor, choose_window: ChooseWindow, exif: bool, shri
     shape = tf.image.extract_jpeg_shape(contents)
     window = choose_window(*displayed_size(shape[0], shape[1], orientation))
     window = to_stored(tf.ensure_shape(tf.cast(window, tf.int32), [4]), shape[0], shape[1], orientation)
-    return turn(_jpeg_window(tf.strings.substr(contents, 0, end), route, shape, window, shrink_px), orientation)
+    picture = tf.cond(
+        tf.equal(end, tf.strings.length(contents)), lambda: contents, lambda: tf.strings.substr(contents, 0, end)
+    )
+    return turn(_jpeg_window(picture, route, shape, window, shrink_px), orientation)
 
 
 def _examine(contents: tf.Tensor) -> tf.Tensor:
@@ -253,7 +259,22 @@ def _examine(contents: tf.Tensor) -> tf.Tensor:
             route = _IN_TURN
         return np.array([route, header.orientation, find_end(contents, header)], np.int32)
 
-    return tf.ensure_shape(_python(examine, [contents], tf.int32), [3])
+    def examine_start(start: bytes, length: np.ndarray) -> np.ndarray:
+        if read_jpeg_header(start).scan_start < 0:
+            return np.array([_BY_OP, 1, -1], np.int32)  # Not all of the header.
+        return np.array([*examine(start + END)[:2], length], np.int32)
+
+    # Python gets a copy, and of large files that is much. Bytes too few for an end fail here.
+    length = tf.strings.length(contents)
+    has_end = tf.equal(tf.strings.substr(contents, -2, 2), END)
+    found = tf.cond(
+        has_end,
+        lambda: _python(examine_start, [_start(contents, _HEADER_BYTES), length], tf.int32),
+        lambda: tf.constant([_BY_OP, 1, -1]),
+    )
+    found = tf.ensure_shape(found, [3])
+    found = tf.cond(found[2] < 0, lambda: _python(examine, [contents], tf.int32), lambda: found)
+    return tf.ensure_shape(found, [3])
 
 
 def _jpeg_window(
@@ -281,7 +302,7 @@ def _jpeg_window(
 
     def decode_in_turn(contents: bytes, window: np.ndarray, ratio: np.ndarray) -> np.ndarray:
         # All coefficients of a progressive JPEG are in memory at once, 2 bytes for each value.
-        with large_one, tf.device("/CPU:0"):
+        with large_one(), tf.device("/CPU:0"):
             return _decode_and_crop(contents, window, ratio=int(ratio)).numpy()
 
     image = tf.switch_case(

@@ -59,7 +59,7 @@ def check_pixel_data(contents: bytes, header: JpegHeader) -> str | None:
     picture = contents[: end + len(END)]
     longer = contents[:end] + _further(contents[:end], header) + END
     is_large = header.is_progressive and header.width * header.height > LARGE_PIXELS
-    with large_one if is_large else contextlib.nullcontext():
+    with large_one() if is_large else contextlib.nullcontext():
         try:
             is_whole = _decoded(picture, header) == _decoded(longer, header)
         except Exception:  # Pillow's parsers raise many kinds; what cannot be decoded at all is told elsewhere.

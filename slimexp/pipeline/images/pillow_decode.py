@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 import io
 import re
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -35,7 +39,30 @@ Image.MAX_IMAGE_PIXELS = _MAX_PIXELS
 # Pictures with more pixels than this are decoded one at a time, so that the memory they take does not grow with the
 # threads.
 LARGE_PIXELS = 2**24
-large_one = threading.Lock()
+_turn = threading.Lock()
+
+# Of glibc's mallopt: the size from which on a block is mapped by itself.
+_M_MMAP_THRESHOLD = -3
+_MAPPED_BYTES = 2**22
+
+
+@contextlib.contextmanager
+def large_one() -> Iterator[None]:
+    """Lets one large picture be decoded at a time."""
+    with _turn:
+        _give_back_large_blocks()
+        yield
+
+
+@functools.cache
+def _give_back_large_blocks() -> None:
+    """Has the C library give large blocks of memory back to the system as they are freed, from now on.
+
+    Left to itself, glibc comes to keep freed blocks of up to 32 MiB, each thread its own. With the bytes of large
+    files, which go from thread to thread, that was 200 MiB with 8 threads. Where pictures are small it saves time.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # Another C library.
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
 
 
 def needs_pillow(header: JpegHeader) -> bool:
@@ -95,7 +122,7 @@ def _decode(contents: bytes, kind: str, exif: bool) -> np.ndarray:
                 "store it smaller"
             )
         if width * height > LARGE_PIXELS:
-            with large_one:
+            with large_one():
                 return _pixels(contents, kind, image, exif)
         return _pixels(contents, kind, image, exif)
 

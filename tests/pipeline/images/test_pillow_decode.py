@@ -92,7 +92,7 @@ def test_a_picture_of_any_size_is_refused_by_its_header(monkeypatch: pytest.Monk
         decode_in_python(bytes(bomb))
     monkeypatch.setattr(pillow_decode, "LARGE_PIXELS", 99)
     assert decode_in_python(encode(np.full([10, 10, 3], 7, np.uint8), "BMP")).mean() == 7
-    assert not pillow_decode.large_one.locked()
+    assert not pillow_decode._turn.locked()
 
 
 def test_what_is_no_picture(monkeypatch: pytest.MonkeyPatch, photo: np.ndarray, encode: Callable) -> None:
