@@ -86,5 +86,7 @@ class DatasetIterator(Iterator[Any]):
 
 def elements(dataset: tf.data.Dataset) -> Iterator[Any]:
     """Yields a dataset's elements, with an iterator that is closed behind the last of them, or when this is."""
-    with contextlib.closing(DatasetIterator(dataset)) as iterator:
+    options = tf.data.Options()
+    options.autotune.enabled = False  # Nobody looks at the model, and without it the end comes at once.
+    with contextlib.closing(DatasetIterator(dataset.with_options(options))) as iterator:
         yield from iterator

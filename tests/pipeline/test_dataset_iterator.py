@@ -92,7 +92,7 @@ def test_elements_closes_its_iterator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DatasetIterator, "close", lambda self: (closed.add(self), close(self))[1])
     assert [int(n) for n in elements(tf.data.Dataset.range(3))] == [0, 1, 2]
     assert len(closed) == 1
-    for n in elements(_endless()):
+    for n in elements(_endless()):  # Its own options hold, but for that one.
         assert int(n) == 1
         break
     assert len(closed) == 2
