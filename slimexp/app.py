@@ -27,7 +27,15 @@ from slimexp.hydra_errors import explain
 from slimexp.jobs.lock import BusyError, exclusive
 from slimexp.jobs.of_run import take_over
 from slimexp.jobs.sources import find_sources
-from slimexp.jobs.starting import end_process, how_to_go_on, report, start, tensorflow_notes_to, wants_traceback
+from slimexp.jobs.starting import (
+    end_process,
+    how_to_go_on,
+    open_missing_streams,
+    report,
+    start,
+    tensorflow_notes_to,
+    wants_traceback,
+)
 from slimexp.sweep import grid, runner, search
 from slimexp.sweep.plan import without_hydra
 from slimexp.sweep.task import run_task
@@ -84,6 +92,7 @@ class Preflight(Callback):
 
 def run() -> NoReturn:
     """The program `slimexp`: `main`, and the end of its process."""
+    open_missing_streams()
     try:
         main()
     except SystemExit as end:

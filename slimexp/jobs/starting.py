@@ -27,6 +27,7 @@ __all__ = [
     "disk_trouble",
     "end_process",
     "how_to_go_on",
+    "open_missing_streams",
     "report",
     "start",
     "tensorflow_notes_to",
@@ -84,7 +85,7 @@ def start(
         job(config, list(overrides))
     except (Interrupted, KeyboardInterrupt) as error:
         how = str(error) or "interrupted"
-        print(f"slimexp: {how}. To go on: {go_on}", file=sys.stderr, flush=True)
+        _say(f"slimexp: {how}. To go on: {go_on}")
         return Outcome(128 + getattr(error, "signum", 2), how)
     except UserError as error:
         _keep_traceback(run_dir, error, show=wants_traceback())
@@ -94,6 +95,10 @@ def start(
         _keep_traceback(run_dir, error, show=wants_traceback())
         text = error.code if isinstance(error.code, str) else f"sys.exit({'' if error.code is None else error.code})"
         return report(f"the job was left by {text} before its work was done.", exit_code=_code_of(error))
+    except BrokenPipeError as error:
+        _keep_traceback(run_dir, error, show=wants_traceback())
+        told = "what took this program's output has ended (a pipe is closed), so the job was ended as well"
+        return report(f"{told}. To go on: {go_on}")
     except Exception as error:
         trouble = disk_trouble(error, run_dir)
         if trouble is not None:
@@ -142,8 +147,26 @@ def disk_trouble(error: BaseException, folder: Path) -> str | None:
 
 def report(error: object, exit_code: int = 1) -> Outcome:
     """Prints an error and returns it as an outcome."""
-    print(f"slimexp: error: {error}", file=sys.stderr, flush=True)
+    _say(f"slimexp: error: {error}")
     return Outcome(exit_code, str(error))
+
+
+def _say(text: str) -> None:
+    # The terminal may be gone: that is how some jobs are ended.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def open_missing_streams() -> None:
+    """Gives a program that was started with its output closed (`>&-`) somewhere to write to."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # Gets the lowest number that is free, which is this one.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process lives)
 
 
 def end_process(exit_code: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: at once where nothing can be lost, after the step where a checkpoint is due first."""
+"""SIGTERM, SIGHUP and Ctrl-C: at once where nothing can be lost, after the step where a checkpoint is due first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ __all__ = ["StopSignals"]
 
 
 class StopSignals:
-    """While it is entered, SIGTERM and SIGINT raise `Interrupted` in the main thread, or wait within `deferred()`.
+    """While it is entered, SIGTERM, SIGINT and SIGHUP raise `Interrupted` in the main thread, or wait in `deferred()`.
 
-    Outside the main thread, where Python allows no handlers, it does nothing.
+    SIGHUP, which comes when the terminal is closed, does nothing where it is ignored, as under nohup. Outside the main
+    thread, where Python allows no handlers, nothing of this happens.
     """
 
-    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self) -> None:
         self._deferring = self._holding = False
@@ -29,7 +30,11 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in self._SIGNALS}
+            self._previous = {
+                number: signal.signal(number, self._handle)
+                for number in self._SIGNALS
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+            }
         return self
 
     def __exit__(self, *exc_info: object) -> None:

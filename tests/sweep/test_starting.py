@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slimexp.hydra_errors import explain
-from slimexp.jobs.starting import disk_trouble, how_to_go_on
+from slimexp.jobs.starting import disk_trouble, how_to_go_on, start
 
 
 def failure(code: int, path: str | None = None) -> OSError:
@@ -87,3 +87,23 @@ def test_a_process_ends_with_its_code_and_output_whatever_our_threads_do(is_at_w
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (3, "said\n")
     assert done.stdout == ("done\n" if is_at_work else "done\nleft as Python does\n")
+
+
+def test_a_closed_pipe_is_told_as_what_it_is(tmp_path, capsys):
+    def make_config():
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    outcome = start(make_config, [], tmp_path, go_on="once more", show_traceback=False)
+    told = "what took this program's output has ended (a pipe is closed), so the job was ended as well."
+    told += " To go on: once more"
+    assert (outcome.exit_code, outcome.reason) == (1, told)
+    assert capsys.readouterr().err == f"slimexp: error: {told}\n"
+
+
+def test_a_program_without_output_has_somewhere_to_write_to():
+    script = (
+        "import sys; from slimexp.jobs.starting import open_missing_streams; open_missing_streams()\n"
+        "print('lost', file=sys.stderr); print('lost', flush=True); sys.exit(5)\n"
+    )
+    command = f'exec {sys.executable} -c "$1" >&- 2>&-'
+    assert subprocess.run(["bash", "-c", command, "bash", script], check=False, timeout=60).returncode == 5

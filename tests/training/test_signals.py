@@ -43,6 +43,19 @@ def test_held_signals_stay_out():
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+def test_a_closed_terminal_stops_it_unless_that_is_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with StopSignals(), pytest.raises(Interrupted, match="stopped by SIGHUP") as caught:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert caught.value.signum == signal.SIGHUP
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with StopSignals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_the_handlers_of_before_come_back():
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals():

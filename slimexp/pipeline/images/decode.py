@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from slimexp.pipeline.images.jpeg_data import require_pixel_data
+from slimexp.pipeline.images.jpeg_data import require_pixel_data, require_scans
 from slimexp.pipeline.images.jpeg_header import END, find_end, read_jpeg_header
 from slimexp.pipeline.images.orientation import displayed_size, to_stored, turn
 from slimexp.pipeline.images.pillow_decode import LARGE_PIXELS, decode_in_python, large_one, needs_pillow
@@ -31,15 +31,20 @@ _MISSING = 128
 # How a JPEG is decoded: by TensorFlow, one at a time, or by Pillow.
 _BY_OP, _IN_TURN, _BY_PILLOW = range(3)
 
+# When to look for missing pixel data: where the window ends grey, for whole scans anyhow, or anyhow.
+_IF_GREY, _SCANS, _ALWAYS = range(3)
+
 # How many times smaller a JPEG is decoded, by how many times the window's shorter side holds the size asked for.
 _RATIOS = (1, 2, 4, 8)
 _RATIO_INDEX = (0, 0, 1, 1, 2, 2, 2, 2, 3)
 
-# The longest head that is compared: JFIF's header, then EXIF's up to where its first directory begins.
-_HEAD_BYTES = 40
+# The longest head that is compared.
+_HEAD_BYTES = 160
 
-# How most JPEGs without EXIF begin: JFIF's usual header, then a quantisation table. A mask, and what is to be there.
-_PLAIN_BYTES = {0: b"\xff\xd8\xff\xe0\0\x10JFIF\0", 20: b"\xff\xdb"}
+# How most JPEGs without EXIF begin: JFIF's usual header, a quantisation table for brightness and one for colour, the
+# header of a baseline frame. What is to be there, by place.
+_TABLE = b"\xff\xdb\0\x43"
+_PLAIN_BYTES = {0: b"\xff\xd8\xff\xe0\0\x10JFIF\0", 20: _TABLE, 89: _TABLE, 158: b"\xff\xc0"}
 
 # JPEGs up to this height, width and number of channels are grey or YCbCr, and not large.
 _USUAL_SHAPE = (math.isqrt(LARGE_PIXELS), math.isqrt(LARGE_PIXELS), 3)
@@ -59,7 +64,7 @@ _TURNED = (
 
 
 def _mask_and_value(head: Mapping[int, bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Turns bytes at their places in a head into which bits to compare and with what, int32 [10] each."""
+    """Turns bytes at their places in a head into which bits to compare and with what, int32 [40] each."""
     mask, value = np.zeros([2, _HEAD_BYTES], np.uint8)
     for at, part in head.items():
         mask[at : at + len(part)] = 0xFF
@@ -111,7 +116,9 @@ def decode_window(
         return tf.cond(
             _starts_with(contents, _JPEG),
             lambda: tf.cond(
-                _is_upright_and_whole(contents, exif), lambda: upright(contents), lambda: any_jpeg(contents)
+                tf.cond(_is_upright_and_whole(contents, exif), lambda: _is_sequential(contents), lambda: False),
+                lambda: upright(contents),
+                lambda: any_jpeg(contents),
             ),
             lambda: other_picture(contents),
         )
@@ -126,15 +133,16 @@ def decode_window(
 
     @_call_when_needed
     def smaller_window(contents: tf.Tensor, shape: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-        return _jpeg_window(contents, tf.constant(_BY_OP), shape, window, shrink_px)
+        return _jpeg_window(contents, tf.constant(_BY_OP), shape, window, shrink_px, check=tf.constant(_IF_GREY))
 
     @_call_when_needed
     def unusual_window(contents: tf.Tensor, shape: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-        return _jpeg_window(contents, _examine(contents)[0], shape, window, shrink_px)
+        route, _, _, check = tf.unstack(_examine(contents))
+        return _jpeg_window(contents, route, shape, window, shrink_px, check=check)
 
     @_call_when_needed
     def checked(contents: tf.Tensor, image: tf.Tensor) -> tf.Tensor:
-        return _checked(contents, image)
+        return _checked(contents, image, tf.constant(_IF_GREY))
 
     def upright(contents: tf.Tensor) -> tf.Tensor:
         shape = tf.image.extract_jpeg_shape(contents)
@@ -205,7 +213,7 @@ def _ordinary_heads() -> tuple[np.ndarray, np.ndarray, int]:
     """Lists how JPEGs begin whose orientation is quickly known.
 
     Returns:
-        Which bits of the head to compare and with what, int32 [n, 10] each; and how many of them, the first ones, have
+        Which bits of the head to compare and with what, int32 [n, 40] each; and how many of them, the first ones, have
         no EXIF. The others have it at once, with less than 256 entries in its first directory, at its usual place.
     """
     jfif = b"\xff\xe0\0\x10"  # Its usual 16 bytes, without a thumbnail.
@@ -233,9 +241,19 @@ def _is_upright(contents: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(_python(is_upright, [_start(contents, 2**14)], tf.bool), [])
 
 
+def _is_sequential(contents: tf.Tensor) -> tf.Tensor:
+    """Tells whether a JPEG is surely not progressive, by the start of its header."""
+
+    def is_sequential(start: bytes) -> np.ndarray:
+        header = read_jpeg_header(start)
+        return np.array(header.scan_start >= 0 and not header.is_progressive)
+
+    return tf.ensure_shape(_python(is_sequential, [_start(contents, 2**12)], tf.bool), [])
+
+
 def _any_jpeg(contents: tf.Tensor, choose_window: ChooseWindow, exif: bool, shrink_px: int | None) -> tf.Tensor:
     """Decodes the window of any JPEG, which may be turned, or have bytes behind its end."""
-    route, orientation, end = tf.unstack(_examine(contents))
+    route, orientation, end, check = tf.unstack(_examine(contents))
     if not exif:
         orientation = tf.constant(1)
     shape = tf.image.extract_jpeg_shape(contents)
@@ -244,11 +262,11 @@ def _any_jpeg(contents: tf.Tensor, choose_window: ChooseWindow, exif: bool, shri
     picture = tf.cond(
         tf.equal(end, tf.strings.length(contents)), lambda: contents, lambda: tf.strings.substr(contents, 0, end)
     )
-    return turn(_jpeg_window(picture, route, shape, window, shrink_px), orientation)
+    return turn(_jpeg_window(picture, route, shape, window, shrink_px, check=check), orientation)
 
 
 def _examine(contents: tf.Tensor) -> tf.Tensor:
-    """Looks at a JPEG's header in Python: int32 [3], how to decode it, its orientation, where it ends."""
+    """Looks at a JPEG's header: int32 [4], how to decode it, its orientation, where it ends, what to check."""
 
     def examine(contents: bytes) -> np.ndarray:
         header = read_jpeg_header(contents)
@@ -257,12 +275,16 @@ def _examine(contents: tf.Tensor) -> tf.Tensor:
             route = _BY_PILLOW
         elif header.is_progressive and header.height * header.width > LARGE_PIXELS:
             route = _IN_TURN
-        return np.array([route, header.orientation, find_end(contents, header)], np.int32)
+        # What is missing of CMYK does not come out grey, nor what the later scans of a progressive picture hold.
+        check = _ALWAYS if header.num_components == 4 else _SCANS if header.is_progressive else _IF_GREY
+        return np.array([route, header.orientation, find_end(contents, header), check], np.int32)
 
     def examine_start(start: bytes, length: np.ndarray) -> np.ndarray:
         if read_jpeg_header(start).scan_start < 0:
-            return np.array([_BY_OP, 1, -1], np.int32)  # Not all of the header.
-        return np.array([*examine(start + END)[:2], length], np.int32)
+            return np.array([_BY_OP, 1, -1, _IF_GREY], np.int32)  # Not all of the header.
+        found = examine(start + END)
+        found[2] = length
+        return found
 
     # Python gets a copy, and of large files that is much. Bytes too few for an end fail here.
     length = tf.strings.length(contents)
@@ -270,15 +292,21 @@ def _examine(contents: tf.Tensor) -> tf.Tensor:
     found = tf.cond(
         has_end,
         lambda: _python(examine_start, [_start(contents, _HEADER_BYTES), length], tf.int32),
-        lambda: tf.constant([_BY_OP, 1, -1]),
+        lambda: tf.constant([_BY_OP, 1, -1, _IF_GREY]),
     )
-    found = tf.ensure_shape(found, [3])
+    found = tf.ensure_shape(found, [4])
     found = tf.cond(found[2] < 0, lambda: _python(examine, [contents], tf.int32), lambda: found)
-    return tf.ensure_shape(found, [3])
+    return tf.ensure_shape(found, [4])
 
 
 def _jpeg_window(
-    contents: tf.Tensor, route: tf.Tensor, shape: tf.Tensor, window: tf.Tensor, shrink_px: int | None
+    contents: tf.Tensor,
+    route: tf.Tensor,
+    shape: tf.Tensor,
+    window: tf.Tensor,
+    shrink_px: int | None,
+    *,
+    check: tf.Tensor,
 ) -> tf.Tensor:
     """Decodes a window of a stored JPEG, at the smallest scale that still covers the size."""
     # The op would notice, but not once the window is in the coordinates of a smaller picture.
@@ -314,7 +342,8 @@ def _jpeg_window(
         ],
     )
     image = tf.ensure_shape(image, [None, None, 3])
-    return tf.cond(_ends_grey(image), lambda: _checked(contents, image), lambda: image)
+    is_suspect = tf.logical_or(_ends_grey(image), check > _IF_GREY)
+    return tf.cond(is_suspect, lambda: _checked(contents, image, check), lambda: image)
 
 
 def _ends_grey(image: tf.Tensor) -> tf.Tensor:
@@ -326,15 +355,16 @@ def _ends_grey(image: tf.Tensor) -> tf.Tensor:
     return tf.equal(image[-1, -1, 1], _MISSING)
 
 
-def _checked(contents: tf.Tensor, image: tf.Tensor) -> tf.Tensor:
+def _checked(contents: tf.Tensor, image: tf.Tensor, check: tf.Tensor) -> tf.Tensor:
     """Returns a window of a JPEG, or fails if the file lacks pixel data."""
 
-    def check(contents: bytes) -> np.ndarray:
-        require_pixel_data(contents)
+    def require(contents: bytes, check: np.ndarray) -> np.ndarray:
+        (require_scans if check == _SCANS else require_pixel_data)(contents)
         return np.array(True)
 
-    is_grey = tf.reduce_all(tf.equal(image[-1, -1], _MISSING))
-    with tf.control_dependencies([tf.cond(is_grey, lambda: _python(check, [contents], tf.bool), lambda: True)]):
+    check = tf.where(tf.reduce_all(tf.equal(image[-1, -1], _MISSING)), _ALWAYS, check)
+    checked = tf.cond(check > _IF_GREY, lambda: _python(require, [contents, check], tf.bool), lambda: True)
+    with tf.control_dependencies([checked]):
         return tf.identity(image)
 
 

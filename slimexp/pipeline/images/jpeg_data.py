@@ -19,7 +19,7 @@ from slimexp.pipeline.images.formats import BadImage
 from slimexp.pipeline.images.jpeg_header import END, JpegHeader, read_jpeg_header
 from slimexp.pipeline.images.pillow_decode import LARGE_PIXELS, large_one
 
-__all__ = ["check_pixel_data", "require_pixel_data"]
+__all__ = ["check_pixel_data", "require_pixel_data", "require_scans"]
 
 # Noise without a 0xff, which would begin a marker. It begins with short codes of any table, so that some values come.
 _FURTHER = np.random.RandomState(0).randint(0, 255, 512).astype(np.uint8).tobytes()
@@ -32,6 +32,18 @@ _SCAN, _RESTART_INTERVAL, _FIRST_RESTART, _COEFFICIENTS = 0xDA, 0xDD, 0xD0, 64
 def require_pixel_data(contents: bytes) -> None:
     """Raises `BadImage` if a JPEG that decodes lacks a part of its pixel data; see `check_pixel_data`."""
     reason = check_pixel_data(contents, read_jpeg_header(contents))
+    if reason is not None:
+        raise BadImage(reason)
+
+
+def require_scans(contents: bytes) -> None:
+    """Raises `BadImage` if whole scans of a JPEG are missing, as in a progressive one that was cut; decodes nothing.
+
+    Of a progressive one that ends within its last scan, which holds the last bit of the detail, this takes no notice.
+    """
+    header = read_jpeg_header(contents)
+    end = contents.find(END, header.scan_start) if header.scan_start >= 0 else -1
+    reason = _missing_scans(contents[:end], header) if end >= 0 else None
     if reason is not None:
         raise BadImage(reason)
 

@@ -11,7 +11,9 @@ __all__ = ["END", "JpegHeader", "find_end", "read_jpeg_header"]
 
 END = b"\xff\xd9"
 _APP1, _APP14, _SCAN = 0xE1, 0xEE, 0xDA
+_LEAST_ADOBE_BYTES = 12  # A shorter segment is none, to libjpeg either.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # Those three are tables and a reserved one.
+_TABLES = frozenset({0xC4, 0xCC, 0xDB, 0xDD})
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xD8)})
 _NONE_FOLLOWS = frozenset({0xD8, 0xD9})  # A second beginning, or the end.
@@ -22,7 +24,8 @@ class JpegHeader:
     """What stands before the first scan of a JPEG.
 
     Attributes:
-        orientation: By EXIF, 1 to 8; 1 where EXIF does not say.
+        orientation: By EXIF, 1 to 8; 1 where EXIF does not say, or stands behind tables or the frame header, where the
+            standard (EXIF 2.3, section 4.5.4) has none.
         height: In pixels as stored; 0 if there is no frame header.
         width: Likewise.
         num_components: The colour components: 1 grey, 3 colour, 4 CMYK.
@@ -50,7 +53,7 @@ def read_jpeg_header(contents: bytes) -> JpegHeader:
         What was found.
     """
     header = JpegHeader()
-    has_exif = False
+    is_exif_past = False
     at = 2
     while True:
         # Bytes that belong to no segment, and any number of 0xff before a marker, are passed over, as libjpeg does.
@@ -73,11 +76,12 @@ def read_jpeg_header(contents: bytes) -> JpegHeader:
         start, stop = at + 4, at + 2 + length
         if length < 2:
             break
-        if marker == _APP1 and not has_exif and contents.startswith(b"Exif\0\0", start):
-            has_exif = True
+        is_exif_past = is_exif_past or marker in _TABLES or marker in _FRAMES
+        if marker == _APP1 and not is_exif_past and contents.startswith(b"Exif\0\0", start):
+            is_exif_past = True
             header.orientation = parse_orientation(contents[start + 6 : stop])
         elif marker == _APP14 and contents.startswith(b"Adobe", start):
-            header.is_adobe = True
+            header.is_adobe = header.is_adobe or stop - start >= _LEAST_ADOBE_BYTES
         elif marker in _FRAMES and len(contents) >= start + 6:
             header.height = int.from_bytes(contents[start + 1 : start + 3], "big")
             header.width = int.from_bytes(contents[start + 3 : start + 5], "big")

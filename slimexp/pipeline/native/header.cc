@@ -10,6 +10,7 @@ namespace {
 constexpr int kStartOfImage = 0xd8, kEndOfImage = 0xd9, kStartOfScan = 0xda, kTemporary = 0x01;
 constexpr int kBaseline = 0xc0, kExtended = 0xc1, kProgressive = 0xc2;
 constexpr int kHuffmanTable = 0xc4, kReserved = 0xc8, kArithmeticConditioning = 0xcc, kLastFrame = 0xcf;
+constexpr int kQuantisationTable = 0xdb, kRestartInterval = 0xdd;
 constexpr int kExif = 0xe1;
 
 // A TIFF structure, whose numbers may be of either byte order; reading past its end gives zeros.
@@ -66,7 +67,7 @@ bool HasEnd(const uint8_t* data, size_t size, size_t from) {
 bool ReadHeader(const uint8_t* data, size_t size, Header* header) {
   *header = Header();
   if (size < 4 || data[0] != 0xff || data[1] != kStartOfImage) return false;
-  bool has_frame = false, has_exif = false;
+  bool has_frame = false, is_exif_past = false;
   size_t at = 2;
   for (;;) {
     // Bytes that belong to nothing before a marker, and any number of fill bytes in it, are passed over as libjpeg does.
@@ -82,15 +83,20 @@ bool ReadHeader(const uint8_t* data, size_t size, Header* header) {
     const size_t body_size = length - 2;
     at += length;
     if (marker == kStartOfScan) return has_frame && HasEnd(data, size, at);
+    // The standard has EXIF before all tables and the frame (EXIF 2.3, section 4.5.4).
+    if (marker == kHuffmanTable || marker == kArithmeticConditioning || marker == kQuantisationTable ||
+        marker == kRestartInterval) {
+      is_exif_past = true;
+    }
     if (marker >= kBaseline && marker <= kLastFrame && marker != kHuffmanTable && marker != kReserved &&
         marker != kArithmeticConditioning) {
       if (has_frame || body_size < 6 || marker > kProgressive || body[0] != 8) return false;
       header->height = body[1] << 8 | body[2];
       header->width = body[3] << 8 | body[4];
       if ((body[5] != 1 && body[5] != 3) || header->height == 0 || header->width == 0) return false;
-      has_frame = true;
-    } else if (marker == kExif && !has_exif && body_size >= 6 && std::memcmp(body, "Exif\0\0", 6) == 0) {
-      has_exif = true;
+      has_frame = is_exif_past = true;
+    } else if (marker == kExif && !is_exif_past && body_size >= 6 && std::memcmp(body, "Exif\0\0", 6) == 0) {
+      is_exif_past = true;
       header->orientation = Tiff(body + 6, body_size - 6).Orientation();
     }
   }

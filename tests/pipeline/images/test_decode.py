@@ -254,6 +254,43 @@ def test_a_picture_cut_short_by_an_end_marker_fails_where_it_is_missing(
                 window_of(half, missing, **options)
 
 
+@pytest.mark.parametrize("kind", ["progressive", "CMYK", "progressive CMYK", "grey", "optimized", "late"])
+def test_what_is_missing_of_jpegs_of_any_kind_is_noticed(photo: np.ndarray, encode: Callable, kind: str) -> None:
+    mode = "CMYK" if "CMYK" in kind else "L" if kind == "grey" else "RGB"
+    options = {"progressive": True} if "progressive" in kind else {"optimize": kind == "optimized"}
+    contents = encode(Image.fromarray(photo).convert(mode), **options)
+    if kind == "late":  # Its frame header is not where it is in most.
+        contents = contents[:20] + b"\xff\xfe\0\x05abc" + contents[20:]
+    whole = (0, 0, *photo.shape[:2])
+    assert np.abs(window_of(contents, whole).astype(int) - opened(contents)).max() <= 1
+    first = contents.find(b"\xff\xda")
+    for tenth in range(1, 10):
+        # Of a progressive one, less than the last bit of the detail.
+        stop = first + (len(contents) - first) * tenth // (20 if "progressive" in kind else 10)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="the JPEG is cut short: it"):
+            window_of(contents[:stop] + b"\xff\xd9", whole)
+
+
+@pytest.mark.parametrize("behind", [b"\xff\xc4", b"\xff\xda"])
+def test_exif_behind_the_tables_does_not_count(photo: np.ndarray, encode: Callable, behind: bytes) -> None:
+    plain = encode(photo)
+    block = with_orientation(6).tobytes()
+    at = plain.find(behind)
+    contents = plain[:at] + b"\xff\xe1" + (len(block) + 2).to_bytes(2, "big") + block + plain[at:]
+    assert (window_of(contents) == window_of(plain)).all()
+    trailed = contents + b"a trailer"  # Takes another way through the decoder.
+    assert (window_of(trailed) == window_of(plain)).all()
+
+
+def test_cmyk_with_half_an_adobe_marker_is_refused_rather_than_shown_inverted(
+    photo: np.ndarray, encode: Callable
+) -> None:
+    plain = without_adobe(encode(Image.fromarray(photo).convert("CMYK"), quality=95))
+    contents = plain[:2] + b"\xff\xee\0\x08Adobe\x64" + plain[2:]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the JPEG is damaged"):  # Pillow takes no such file.
+        window_of(contents)
+
+
 def test_a_picture_that_ends_in_the_grey_of_missing_data_passes(photo: np.ndarray, encode: Callable) -> None:
     picture = photo.copy()
     picture[200:] = 128

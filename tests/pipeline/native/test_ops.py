@@ -79,6 +79,16 @@ def with_orientation(encode: Encode, picture: np.ndarray, orientation: int, **op
     return encode(picture, exif=exif, **options)
 
 
+def test_exif_behind_the_tables_does_not_count(photo: np.ndarray, encode: Encode) -> None:
+    turned = with_orientation(encode, photo, 6)
+    exif = turned[turned.find(b"\xff\xe1") : turned.find(b"\xff\xdb")]
+    plain = encode(photo)
+    late = [plain.replace(marker, exif + marker, 1) for marker in (b"\xff\xc0", b"\xff\xc4", b"\xff\xda")]
+    sizes, orientations = ops.read_headers(tf.constant([turned, *late]))
+    assert orientations.numpy().tolist() == [6, 1, 1, 1]
+    assert [tuple(size) for size in sizes.numpy().tolist()[1:]] == [photo.shape[:2]] * 3
+
+
 @pytest.fixture(scope="module")
 def kinds(photo: np.ndarray, encode: Encode) -> dict[str, bytes]:
     """JPEGs of every kind that the op takes."""
