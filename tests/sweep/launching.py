@@ -69,7 +69,14 @@ def launch_and_signal(folder: Path, *overrides: str, jobs: int = 1, number: int,
         open(folder / "err.txt", "w+", encoding="utf-8") as err,
     ):
         process = subprocess.Popen(
-            command(folder, *overrides), cwd=folder, env=environment(), stdout=out, stderr=err, start_new_session=True
+            command(folder, *overrides),
+            cwd=folder,
+            env=environment(),
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            # A suite that a shell runs in the background has it ignored, and so would the sweep.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         wait_for(lambda: len(list(folder.glob("outputs/sweeps/*/*/*/waiting"))) >= jobs, process)
         (os.killpg if group else os.kill)(process.pid, number)
