@@ -46,16 +46,17 @@ def new_folder(target: str, *, overwrite: bool) -> Iterator[str]:
     """
     _refuse_full(target, overwrite)
     parent, name = os.path.split(target)
-    try:
-        os.makedirs(parent, exist_ok=True)
-        _remove_stale(parent, name)
-        work = tempfile.mkdtemp(prefix=f".{name}.", suffix=_SUFFIX, dir=parent)
-    except OSError as error:
-        raise UserError(f"TARGET={target}: cannot be written ({error.strerror or error}).") from error
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, work, ignore_errors=True)
-        # Held as long as this process lives; the others know by it that the folder is in use.
-        stack.enter_context(_locked(os.path.join(work, _LOCK)))
+        try:
+            os.makedirs(parent, exist_ok=True)
+            with _turn(parent):  # Or another writer could take the folder for a left one before it is locked.
+                _remove_stale(parent, name)
+                work = tempfile.mkdtemp(prefix=f".{name}.", suffix=_SUFFIX, dir=parent)
+                stack.callback(shutil.rmtree, work, ignore_errors=True)
+                # Held as long as this process lives; the others know by it that the folder is in use.
+                stack.enter_context(_locked(os.path.join(work, _LOCK)))
+        except OSError as error:
+            raise UserError(f"TARGET={target}: cannot be written ({error.strerror or error}).") from error
         new = os.path.join(work, "new")
         os.mkdir(new)
         yield new
@@ -95,6 +96,20 @@ def read_manifest(folder: str) -> dict[str, Any] | None:
         return None
     is_whole = isinstance(manifest, dict) and {"to", "task", "splits"} <= manifest.keys() and manifest["to"] in TARGETS
     return manifest if is_whole else None
+
+
+@contextlib.contextmanager
+def _turn(folder: str) -> Iterator[None]:
+    """Waits until no other writer is about to begin in a folder, where there are such locks."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

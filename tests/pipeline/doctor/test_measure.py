@@ -41,33 +41,33 @@ def bench(split: Split, read_file: Any = tf.io.read_file, window: float = 0.0, f
 
 
 def test_a_stage_alone_is_as_slow_as_it_is(split: Split) -> None:
-    # Two at a time of 20 ms each are 100 images a second; all else is far faster.
+    # Two at a time of 20 ms each are 100 images a second, fewer on a machine with other work; all else is far faster.
     slow_finish = bench(split, finish=0.02)
     for measure in (slow_finish.finish, slow_finish.preprocess):
-        assert 50 < measure(SECS) < 110
+        assert 25 < measure(SECS) < 110
     for measure in (slow_finish.read, slow_finish.batch):
         assert measure(SECS) > 200
 
 
 def test_slow_decoding(split: Split) -> None:
     slow_decode = bench(split, window=0.02)
-    assert 50 < slow_decode.read_and_decode(SECS) < 110
+    assert 25 < slow_decode.read_and_decode(SECS) < 110
     assert slow_decode.finish(SECS) > 200
 
 
 def test_slow_reading(split: Split) -> None:
     slow_read = bench(split, read_file=sleepy(tf.io.read_file, 0.02))
     for measure in (slow_read.read, slow_read.whole):
-        assert 50 < measure(SECS) < 110
-    assert 110 < slow_read.read(SECS, 4) < 220
+        assert 25 < measure(SECS) < 110
+    assert 1.3 * slow_read.read(SECS) < slow_read.read(SECS, 4) < 220
 
 
 def test_files_out_of_the_page_cache(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slimexp.pipeline.doctor.samples.evict", lambda paths: None)
     # Two at a time of 20 ms each; threads that start and the first images do not count.
     slow = bench(split, read_file=sleepy(tf.io.read_file, 0.02))
-    assert 50 < slow.read_cold(1.0) < 150
-    assert 50 < slow.whole_cold(1.0) < 150
+    assert 25 < slow.read_cold(1.0) < 150
+    assert 25 < slow.whole_cold(1.0) < 150
     few = StageBench(split, preprocessing=PlainPreprocessing(8), settings=SETTINGS, seed=0, most_examples=4)
     for measure in (few.read_cold, few.whole_cold):
         with pytest.raises(OSError, match="the sample has too few images to tell"):
