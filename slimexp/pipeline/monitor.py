@@ -2,7 +2,7 @@
 
 What it reads is the model that tf.data keeps of the pipeline for its autotuner, and the counters of the native op's
 threads. Reading takes 0.1 ms, five times a second. Keeping the model costs nothing that shows with the native op or on
-large photos, and 1 % of the throughput with TensorFlow's ops on small ones (`scripts/bench_pipeline.py` measures it).
+large photos, and 2 % of the throughput with TensorFlow's ops on small ones (`scripts/bench_pipeline.py` measures it).
 """
 
 from __future__ import annotations
