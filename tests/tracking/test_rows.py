@@ -34,6 +34,7 @@ def test_a_full_disk_does_not_end_the_run(tmp_path: Path, caplog: pytest.LogCapt
     def full(row: Any) -> None:
         raise OSError(28, "No space left on device")
 
+    # For mypy no method may be replaced; a disk that fills up for a moment cannot be had otherwise.
     rows._metrics.append = full  # type: ignore[method-assign]
     rows.write(2, {"a": 1.0})
     rows.write(3, {"a": 1.0})

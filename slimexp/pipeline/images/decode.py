@@ -248,6 +248,7 @@ def _is_sequential(contents: tf.Tensor) -> tf.Tensor:
         header = read_jpeg_header(start)
         return np.array(header.scan_start >= 0 and not header.is_progressive)
 
+    # One with a longer header goes the way of the progressive ones, where all of it is read.
     return tf.ensure_shape(_python(is_sequential, [_start(contents, 2**12)], tf.bool), [])
 
 
